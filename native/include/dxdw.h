@@ -1,0 +1,352 @@
+/*
+ * dxdw: the gradient kernels of a matrix product, on the CPU and on NVIDIA GPUs.
+ *
+ * Letters: T = tokens (batch times sequence), K = inputs, N = outputs, D = features.
+ *
+ *   y_launch          Y  = X . W                          X [T,K], W [K,N], Y [T,N]
+ *   dx_launch         dX = dY . W^T                       dY [T,N], W [K,N], dX [T,K]
+ *   dw_launch         dW += X^T . dY                      X [T,K], dY [T,N], dW [K,N]
+ *   dw_reduce         dW += sum over s of partials[s]     partials [split,K,N], dW [K,N]
+ *   weighted_sum_fwd  y[i] = sum over d of x[i,d] . w[d]  x [...,D], w [D], y [...]
+ *   weighted_sum_bwd  gx[i,d] = g[i] . w[d]; gw[d] = sum over i of x[i,d] . g[i]
+ *
+ * Tensors. An operand crosses as a dxdw_tensor, byte for byte a DLPack DLTensor. Shapes and strides are counted in
+ * elements, byte_offset in bytes. Inputs take any stride: 0 (expanded), negative (reversed), any padding; the stride of
+ * a dimension of size 1 means nothing and may hold anything. Outputs take any strides under which no two elements
+ * share memory. Element addresses must be multiples of the element's size, nothing more. All operands of a call live on one
+ * device. No operand is copied in order to transpose it; a transpose is a swap of strides.
+ *
+ * Types. float32, float16 and bfloat16 operands, the same type for all inputs of a call; the output has that type or
+ * float32. Products and sums are accumulated in float32 whatever the operands are, and rounded once, at the end, to
+ * nearest even. A float16 output beyond 65504 becomes infinite. 0 . NaN and 0 . Inf are NaN: nothing is skipped.
+ *
+ * Add or assign. dW and gw are added to what the buffer holds, Y, dX, y and gx are assigned, unless options say
+ * otherwise. Assigning never reads the old contents, so they may be uninitialised or NaN. Adding to NaN leaves NaN.
+ *
+ * Empty sizes are legal once all other checks have passed. A contraction of length 0 assigns +0.0 or adds nothing; an
+ * empty output is left alone.
+ *
+ * Aliases. An output must not share an element with another operand or with the workspace. Inputs may alias each other.
+ *
+ * Status. Every function that returns int32_t returns a dxdw_status. After anything but DXDW_OK the reason stands in
+ * dxdw_last_error() of the same thread. All checks come before the first write: after DXDW_INVALID_ARGUMENT nothing
+ * has been written. No function prints, exits, aborts, throws, or changes the floating-point environment or the
+ * caller's current CUDA device.
+ *
+ * Threads. All functions may be called by any number of threads at once; calls that write the same output must be
+ * ordered by the caller. Calls on the CPU are complete on return. Calls on a CUDA device that name a stream are
+ * ordered on it and may return earlier; calls without one are complete on return.
+ *
+ * Order of sums. With deterministic = 1 results are one bit pattern for given inputs, split, types and kind of device,
+ * whatever the number of threads or the load. On the CPU that holds with deterministic = 0 too, except for dw_launch with split > 1.
+ * Beyond that, the following orders are promised:
+ *   dw_reduce, on every device: sum = +0.0; sum += partials[s] for s = 0, 1, 2, ...; dW = sum (assign) or
+ *     dW = dW + sum (add), each step one float32 operation.
+ *   dw_launch with deterministic = 1 and split > 1: the result equals, to the bit, dw_reduce over the partials that
+ *     dw_launch with split = 1 assigns for each slice of T alone.
+ *   y_launch, dx_launch and each slice of dw_launch on the CPU, at SIMD levels with fused multiply-add, for float32 and
+ *     float16 operands, and for bfloat16 operands with DXDW_PRECISION_EXACT: the contraction is cut into blocks of
+ *     DXDW_CPU_BLOCK; each block's sum is a chain of fused multiply-adds in rising order that starts at +0.0; the first block's
+ *     sum is assigned or added to the old value, and each later one is added to the result so far. A row of
+ *     Y or dX therefore has the same bits for every T.
+ *   weighted_sum_bwd, gw: rows are cut into blocks of a size that depends on the shape alone; each block is summed
+ *     in rising order, and the blocks are added as dw_reduce adds partials.
+ */
+#ifndef DXDW_H
+#define DXDW_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DXDW_ABI_VERSION 1
+
+/* Most dimensions that a tensor may have. */
+#define DXDW_MAX_NDIM 32
+
+/* Contraction block of the CPU kernels: see "Order of sums". */
+#define DXDW_CPU_BLOCK 512
+
+enum dxdw_status {
+  DXDW_OK = 0,
+  DXDW_INVALID_ARGUMENT = 1,   /* the message names the argument and both values */
+  DXDW_OUT_OF_MEMORY = 2,      /* the message says bytes asked and, where known, free */
+  DXDW_UNSUPPORTED = 3,        /* legal, but this build or device cannot do it */
+  DXDW_DEVICE_UNAVAILABLE = 4, /* no such device: the message says why */
+  DXDW_DEVICE_ERROR = 5,       /* the driver refused or failed a call: the message has its name for the error */
+  DXDW_DEVICE_LOST = 6         /* an earlier fault broke the device's context; the message tells the first cause */
+};
+
+enum dxdw_device_type { DXDW_CPU = 1, DXDW_CUDA = 2 };
+
+/* dtype_code of a dxdw_tensor. float32 is (FLOAT, 32), float16 (FLOAT, 16), bfloat16 (BFLOAT, 16); lanes are 1. */
+enum dxdw_dtype_code { DXDW_FLOAT = 2, DXDW_BFLOAT = 4 };
+
+enum dxdw_accumulate {
+  DXDW_ACCUMULATE_DEFAULT = 0, /* dW and gw add; Y, dX, y and gx are assigned */
+  DXDW_ADD = 1,                /* out += result, one rounding */
+  DXDW_ASSIGN = 2              /* out = result; the old contents are never read */
+};
+
+enum dxdw_precision {
+  /* float32 operands: float32 multiply-add. 16-bit operands: products exact, sums float32, through the chip's 16-bit
+   * matrix or dot-product unit where it has one. On x86 CPUs with AVX512-BF16 that unit takes bfloat16 operands: it adds products in
+   * pairs, rounds the sums to nearest even, and takes subnormal operands and results as zero. */
+  DXDW_PRECISION_DEFAULT = 0,
+  /* As above, but 16-bit operands are widened to float32 and go through float32 multiply-add. */
+  DXDW_PRECISION_EXACT = 1,
+  /* float32 operands may be rounded to TF32 (10 mantissa bits) where the device has such a unit; elsewhere as default. */
+  DXDW_PRECISION_TF32 = 2,
+  /* float32 operands may be split into three bfloat16 parts for the matrix unit of a GPU; elsewhere as default. */
+  DXDW_PRECISION_BF16X3 = 3
+};
+
+/* Bits of dxdw_options.flags. */
+enum dxdw_flags {
+  /* Row i of Y, dX and y has the same bits for every number of rows T. On the CPU it is so in any case. */
+  DXDW_BATCH_INVARIANT = 1
+};
+
+/* Which function dxdw_call, dxdw_explain and dxdw_workspace speak of. */
+enum dxdw_function {
+  DXDW_Y = 0,                /* operands x, w, y */
+  DXDW_DX = 1,               /* operands dy, w, dx */
+  DXDW_DW = 2,               /* operands x, dy, dw */
+  DXDW_DW_REDUCE = 3,        /* operands partials, dw */
+  DXDW_WEIGHTED_SUM_FWD = 4, /* operands x, w, y */
+  DXDW_WEIGHTED_SUM_BWD = 5  /* operands x, w, g, gx, gw; in an array, an operand with data NULL and ndim -1 is not wanted */
+};
+
+/* What dxdw_counter counts since the library was loaded, or holds now. */
+enum dxdw_counter_kind {
+  DXDW_COUNTER_LAUNCHES = 0,         /* kernels run, on every device; checks and empty calls run none */
+  DXDW_COUNTER_POOL_JOBS = 1,        /* calls that used the CPU thread pool */
+  DXDW_COUNTER_SCRATCH_BYTES = 2,    /* bytes of CPU scratch now kept for reuse or in use */
+  DXDW_COUNTER_DEVICE_BYTES = 3,     /* bytes now allocated on CUDA devices through this library */
+  DXDW_COUNTER_HOST_CALLS = 4        /* calls of the functions of the table above, checks that failed included */
+};
+
+/* Where dxdw_inject_fault strikes. */
+enum dxdw_fault {
+  DXDW_FAULT_ALLOCATE = 0,
+  DXDW_FAULT_COPY = 1,
+  DXDW_FAULT_LAUNCH = 2,
+  DXDW_FAULT_SYNCHRONIZE = 3,
+  DXDW_FAULT_STICKY = 4
+};
+
+/* DLPack's DLTensor. */
+typedef struct dxdw_tensor {
+  void *data;           /* may be NULL when the tensor has no elements */
+  int32_t device_type;  /* dxdw_device_type */
+  int32_t device_id;    /* 0 for the CPU */
+  int32_t ndim;         /* 0 to DXDW_MAX_NDIM */
+  uint8_t dtype_code;   /* dxdw_dtype_code */
+  uint8_t dtype_bits;   /* 16 or 32 */
+  uint16_t dtype_lanes; /* 1 */
+  int64_t *shape;       /* ndim sizes >= 0 */
+  int64_t *strides;     /* ndim strides in elements; NULL = compact row-major */
+  uint64_t byte_offset; /* added to data */
+} dxdw_tensor;
+
+typedef struct dxdw_stream dxdw_stream;
+typedef struct dxdw_event dxdw_event;
+typedef struct dxdw_graph dxdw_graph;
+
+/* Options of a call; zero bytes everywhere but in `size` mean the defaults. */
+typedef struct dxdw_options {
+  uint32_t size;            /* sizeof(dxdw_options) */
+  int32_t accumulate;       /* dxdw_accumulate */
+  int32_t precision;        /* dxdw_precision */
+  int32_t flags;            /* sum of dxdw_flags */
+  dxdw_stream *stream;      /* CUDA only; NULL: the call is complete on return */
+  void *workspace;          /* on the operands' device, aligned to 64 bytes; NULL: the library's own for this call */
+  uint64_t workspace_bytes; /* at least what dxdw_workspace tells */
+} dxdw_options;
+
+/* What a call would run. Strings end in 0. */
+typedef struct dxdw_plan {
+  uint32_t size;            /* sizeof(dxdw_plan), set by the caller */
+  int32_t split;            /* slices of T for dw_launch (planned when 0 was asked); 1 elsewhere */
+  int32_t threads;          /* CPU threads, or thread blocks on a GPU */
+  int32_t reserved;         /* 0 */
+  int64_t tiles;            /* output tiles */
+  uint64_t workspace_bytes; /* as dxdw_workspace tells */
+  char kernel[64];
+  char level[32];           /* SIMD level or GPU architecture */
+  char why[256];            /* one sentence */
+} dxdw_plan;
+
+/* A device of one kind. */
+typedef struct dxdw_device_info {
+  uint32_t size;            /* sizeof(dxdw_device_info), set by the caller */
+  int32_t multiprocessors;  /* CPU: hardware threads that this process may use */
+  int32_t capability_major; /* CUDA compute capability; 0 for the CPU */
+  int32_t capability_minor;
+  uint64_t total_bytes;
+  uint64_t free_bytes;
+  char name[128];
+} dxdw_device_info;
+
+/* ---- The six functions -------------------------------------------------------------------------------------------- */
+
+/* Y[t,n] = sum over k of X[t,k] . W[k,n].  x [T,K], w [K,N], y [T,N].  options may be NULL. */
+int32_t y_launch(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *y, const dxdw_options *options);
+
+/* dX[t,k] = sum over n of dY[t,n] . W[k,n].  dy [T,N], w [K,N], dx [T,K].  options may be NULL. */
+int32_t dx_launch(const dxdw_tensor *dy, const dxdw_tensor *w, const dxdw_tensor *dx, const dxdw_options *options);
+
+/*
+ * dW[k,n] += sum over t of X[t,k] . dY[t,n].  x [T,K], dy [T,N], dw [K,N] (float32, or the operands' type).
+ *
+ * split: number of slices of T, from 0 to max(T, 1). chunk = ceil(T / split); slice s covers [s.chunk, min((s+1).chunk, T)),
+ *   so trailing slices may be empty. 0 lets the library choose, from shape, types and device alone.
+ * deterministic: 1 = each slice writes a float32 partial to the workspace, and they are added in slice order as
+ *   dw_reduce does. 0 = slices may add into dW atomically, in any order; a 16-bit dW goes through the workspace all the same,
+ *   for each element is rounded once.
+ * Workspace with split > 1: split . K . N floats, less where slices are added atomically; none with split = 1.
+ */
+int32_t dw_launch(const dxdw_tensor *x, const dxdw_tensor *dy, const dxdw_tensor *dw, int32_t split, int32_t deterministic,
+                  const dxdw_options *options);
+
+/* dW[k,n] += sum over s of partials[s,k,n], s = 0, 1, 2, ... in that order.  Both float32; partials [split,K,N]. */
+int32_t dw_reduce(const dxdw_tensor *partials, const dxdw_tensor *dw, const dxdw_options *options);
+
+/* y[i] = sum over d of x[i,d] . w[d].  x [..., D] of rank 1 or more, w [D], y [...]: x's leading dimensions. */
+int32_t weighted_sum_fwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *y, const dxdw_options *options);
+
+/*
+ * gx[i,d] = g[i] . w[d] (assigned by default) and gw[d] += sum over i of x[i,d] . g[i] (added by default).
+ * x [..., D], w [D], g [...], gx as x, gw [D]. gx or gw may be NULL: not wanted, costs nothing.
+ */
+int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *g, const dxdw_tensor *gx,
+                         const dxdw_tensor *gw, const dxdw_options *options);
+
+/*
+ * Runs any of the above on operands that stand in an array, in the order that dxdw_function tells. split and
+ * deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps alive
+ * the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they are passed here.
+ */
+int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
+                  const dxdw_options *options, const void *hold0, const void *hold1, const void *hold2,
+                  const void *hold3, const void *hold4, const void *hold5);
+
+/* Says what dxdw_call would run, after the same checks, without running it. */
+int32_t dxdw_explain(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
+                     const dxdw_options *options, dxdw_plan *plan);
+
+/* ---- Workspace: bytes that a call with these arguments needs, after the same checks; options as for the call ------- */
+
+int32_t dxdw_workspace(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
+                       const dxdw_options *options, uint64_t *bytes);
+int32_t dxdw_y_workspace(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *y, const dxdw_options *options,
+                         uint64_t *bytes);
+int32_t dxdw_dx_workspace(const dxdw_tensor *dy, const dxdw_tensor *w, const dxdw_tensor *dx, const dxdw_options *options,
+                          uint64_t *bytes);
+int32_t dxdw_dw_workspace(const dxdw_tensor *x, const dxdw_tensor *dy, const dxdw_tensor *dw, int32_t split,
+                          int32_t deterministic, const dxdw_options *options, uint64_t *bytes);
+int32_t dxdw_weighted_sum_bwd_workspace(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *g,
+                                        const dxdw_tensor *gx, const dxdw_tensor *gw, const dxdw_options *options,
+                                        uint64_t *bytes);
+
+/* ---- Copies and conversions ----------------------------------------------------------------------------------------- */
+
+/*
+ * destination[...] = source[...]: same shape, any strides, any of the three types, either device; float32 to 16 bits
+ * rounds to nearest even, NaN stays NaN. destination must not overlap itself or source. Of options, only stream counts.
+ */
+int32_t dxdw_copy(const dxdw_tensor *source, const dxdw_tensor *destination, const dxdw_options *options);
+
+/* Arrays in host memory, count elements each. Round to nearest even; NaN stays NaN (quiet); overflow gives infinity. */
+int32_t dxdw_float_to_bfloat16(const float *source, uint16_t *destination, int64_t count);
+int32_t dxdw_float_to_float16(const float *source, uint16_t *destination, int64_t count);
+int32_t dxdw_bfloat16_to_float(const uint16_t *source, float *destination, int64_t count);
+int32_t dxdw_float16_to_float(const uint16_t *source, float *destination, int64_t count);
+
+/* ---- The library ---------------------------------------------------------------------------------------------------- */
+
+/* DXDW_ABI_VERSION of the library: changes when a caller built against an older header would misread it. */
+int32_t dxdw_abi_version(void);
+
+/* One line: version, SIMD level in use, CUDA architectures built in or "no CUDA". Never NULL; static. */
+const char *dxdw_build_description(void);
+
+/* SIMD level in use: "avx512bf16", "avx512", "avx2", "baseline", "neon" ... Static. DXDW_SIMD in the environment caps it at load. */
+const char *dxdw_simd_level(void);
+
+/* Why the calling thread's last failed call failed; "" before any. Valid until that thread's next failed call. */
+const char *dxdw_last_error(void);
+
+/* CPU threads that a call may use, the caller's own included; 0 = as many as the process may run on. 1 to 1024. */
+int32_t dxdw_set_threads(int32_t threads);
+
+/* What dxdw_set_threads set, or what 0 stands for. */
+int32_t dxdw_threads(void);
+
+/* The dxdw_counter_kind named; -1 for an unknown one. */
+int64_t dxdw_counter(int32_t kind);
+
+/*
+ * Writes what arrived in `tensor`: device_type, device_id, ndim, dtype_code, dtype_bits, dtype_lanes, byte_offset, then
+ * the sizes and the strides (0 where strides is NULL). count = room in out. For tests of bindings.
+ */
+int32_t dxdw_echo(const dxdw_tensor *tensor, int64_t *out, int64_t count);
+
+/* Does nothing: for measuring what a call costs. */
+int32_t dxdw_nop(void);
+
+/*
+ * Test hook: makes the operation of that dxdw_fault kind fail that comes after `skip` more of its kind, once (STICKY: from
+ * then on). skip = -1 disarms. DXDW_FAULT_ALLOCATE strikes CPU scratch too.
+ */
+int32_t dxdw_inject_fault(int32_t fault, int64_t skip);
+
+/* ---- Devices, memory, streams, events, graphs ------------------------------------------------------------------------- */
+
+/* Devices of that dxdw_device_type: 1 for the CPU; 0 for CUDA where there is none: dxdw_device_unavailable says why. */
+int32_t dxdw_device_count(int32_t device_type);
+
+/* Why device_type / device_id can't be used; "" when it can. Valid until the same thread asks again. */
+const char *dxdw_device_unavailable(int32_t device_type, int32_t device_id);
+
+int32_t dxdw_device_info_get(int32_t device_type, int32_t device_id, dxdw_device_info *info);
+
+/* Device memory, aligned to 256 bytes, ordered on stream (NULL: complete on return). bytes = 0 gives NULL. */
+int32_t dxdw_memory_allocate(int32_t device_id, uint64_t bytes, dxdw_stream *stream, void **address);
+
+/* Frees it after all work so far on stream (NULL: on every stream of this library on that device). NULL address: nothing. */
+int32_t dxdw_memory_free(int32_t device_id, void *address, dxdw_stream *stream);
+
+/* Host memory that the device reaches directly: copies from and to it are asynchronous. Page-aligned. */
+int32_t dxdw_pinned_allocate(uint64_t bytes, void **address);
+int32_t dxdw_pinned_free(void *address);
+
+/* Fills bytes at a device address with a byte value, ordered on stream. */
+int32_t dxdw_memory_set(int32_t device_id, void *address, int32_t value, uint64_t bytes, dxdw_stream *stream);
+
+int32_t dxdw_stream_create(int32_t device_id, dxdw_stream **stream);
+int32_t dxdw_stream_synchronize(dxdw_stream *stream);
+/* Waits for the stream's work, then destroys it. */
+int32_t dxdw_stream_destroy(dxdw_stream *stream);
+
+int32_t dxdw_event_create(int32_t device_id, dxdw_event **event);
+int32_t dxdw_event_record(dxdw_event *event, dxdw_stream *stream);
+int32_t dxdw_event_synchronize(dxdw_event *event);
+/* Work that comes later on stream waits for the event. */
+int32_t dxdw_event_wait(dxdw_event *event, dxdw_stream *stream);
+int32_t dxdw_event_elapsed(dxdw_event *start, dxdw_event *end, double *milliseconds);
+int32_t dxdw_event_destroy(dxdw_event *event);
+
+/* Between begin and end, work on stream is recorded, not run. Calls inside must bring their own workspace or need none. */
+int32_t dxdw_graph_begin(dxdw_stream *stream);
+int32_t dxdw_graph_end(dxdw_stream *stream, dxdw_graph **graph);
+int32_t dxdw_graph_launch(dxdw_graph *graph, dxdw_stream *stream);
+int32_t dxdw_graph_destroy(dxdw_graph *graph);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
