@@ -13,8 +13,8 @@
  * Tensors. An operand crosses as a dxdw_tensor, byte for byte a DLPack DLTensor. Shapes and strides are counted in
  * elements, byte_offset in bytes. Inputs take any stride: 0 (expanded), negative (reversed), any padding; the stride of
  * a dimension of size 1 means nothing and may hold anything. Outputs take any strides under which no two elements
- * share memory. Element addresses must be multiples of the element's size, nothing more. All operands of a call live on one
- * device. No operand is copied in order to transpose it; a transpose is a swap of strides.
+ * share memory. Element addresses must be multiples of the element's size, nothing more. All operands of a call live on
+ * one device. No operand is copied in order to transpose it; a transpose is a swap of strides.
  *
  * Types. float32, float16 and bfloat16 operands, the same type for all inputs of a call; the output has that type or
  * float32. Products and sums are accumulated in float32 whatever the operands are, and rounded once, at the end, to
@@ -38,19 +38,17 @@
  * ordered on it and may return earlier; calls without one are complete on return.
  *
  * Order of sums. With deterministic = 1 results are one bit pattern for given inputs, split, types and kind of device,
- * whatever the number of threads or the load. On the CPU that holds with deterministic = 0 too, except for dw_launch with split > 1.
- * Beyond that, the following orders are promised:
- *   dw_reduce, on every device: sum = +0.0; sum += partials[s] for s = 0, 1, 2, ...; dW = sum (assign) or
- *     dW = dW + sum (add), each step one float32 operation.
+ * whatever the number of threads or the load. On the CPU that holds with deterministic = 0 too, except for dw_launch
+ * with split > 1. Beyond that, the following orders are promised: dw_reduce, on every device: sum = +0.0; sum +=
+ * partials[s] for s = 0, 1, 2, ...; dW = sum (assign) or dW = dW + sum (add), each step one float32 operation.
  *   dw_launch with deterministic = 1 and split > 1: the result equals, to the bit, dw_reduce over the partials that
  *     dw_launch with split = 1 assigns for each slice of T alone.
  *   y_launch, dx_launch and each slice of dw_launch on the CPU, at SIMD levels with fused multiply-add, for float32 and
  *     float16 operands, and for bfloat16 operands with DXDW_PRECISION_EXACT: the contraction is cut into blocks of
- *     DXDW_CPU_BLOCK; each block's sum is a chain of fused multiply-adds in rising order that starts at +0.0; the first block's
- *     sum is assigned or added to the old value, and each later one is added to the result so far. A row of
- *     Y or dX therefore has the same bits for every T.
- *   weighted_sum_bwd, gw: rows are cut into blocks of a size that depends on the shape alone; each block is summed
- *     in rising order, and the blocks are added as dw_reduce adds partials.
+ *     DXDW_CPU_BLOCK; each block's sum is a chain of fused multiply-adds in rising order that starts at +0.0; the first
+ * block's sum is assigned or added to the old value, and each later one is added to the result so far. A row of Y or dX
+ * therefore has the same bits for every T. weighted_sum_bwd, gw: rows are cut into blocks of a size that depends on the
+ * shape alone; each block is summed in rising order, and the blocks are added as dw_reduce adds partials.
  */
 #ifndef DXDW_H
 #define DXDW_H
@@ -92,12 +90,13 @@ enum dxdw_accumulate {
 
 enum dxdw_precision {
   /* float32 operands: float32 multiply-add. 16-bit operands: products exact, sums float32, through the chip's 16-bit
-   * matrix or dot-product unit where it has one. On x86 CPUs with AVX512-BF16 that unit takes bfloat16 operands: it adds products in
-   * pairs, rounds the sums to nearest even, and takes subnormal operands and results as zero. */
+   * matrix or dot-product unit where it has one. On x86 CPUs with AVX512-BF16 that unit takes bfloat16 operands: it
+   * adds products in pairs, rounds the sums to nearest even, and takes subnormal operands and results as zero. */
   DXDW_PRECISION_DEFAULT = 0,
   /* As above, but 16-bit operands are widened to float32 and go through float32 multiply-add. */
   DXDW_PRECISION_EXACT = 1,
-  /* float32 operands may be rounded to TF32 (10 mantissa bits) where the device has such a unit; elsewhere as default. */
+  /* float32 operands may be rounded to TF32 (10 mantissa bits) where the device has such a unit; elsewhere as default.
+   */
   DXDW_PRECISION_TF32 = 2,
   /* float32 operands may be split into three bfloat16 parts for the matrix unit of a GPU; elsewhere as default. */
   DXDW_PRECISION_BF16X3 = 3
@@ -116,16 +115,17 @@ enum dxdw_function {
   DXDW_DW = 2,               /* operands x, dy, dw */
   DXDW_DW_REDUCE = 3,        /* operands partials, dw */
   DXDW_WEIGHTED_SUM_FWD = 4, /* operands x, w, y */
-  DXDW_WEIGHTED_SUM_BWD = 5  /* operands x, w, g, gx, gw; in an array, an operand with data NULL and ndim -1 is not wanted */
+  DXDW_WEIGHTED_SUM_BWD =
+      5 /* operands x, w, g, gx, gw; in an array, an operand with data NULL and ndim -1 is not wanted */
 };
 
 /* What dxdw_counter counts since the library was loaded, or holds now. */
 enum dxdw_counter_kind {
-  DXDW_COUNTER_LAUNCHES = 0,         /* kernels run, on every device; checks and empty calls run none */
-  DXDW_COUNTER_POOL_JOBS = 1,        /* calls that used the CPU thread pool */
-  DXDW_COUNTER_SCRATCH_BYTES = 2,    /* bytes of CPU scratch now kept for reuse or in use */
-  DXDW_COUNTER_DEVICE_BYTES = 3,     /* bytes now allocated on CUDA devices through this library */
-  DXDW_COUNTER_HOST_CALLS = 4        /* calls of the functions of the table above, checks that failed included */
+  DXDW_COUNTER_LAUNCHES = 0,      /* kernels run, on every device; checks and empty calls run none */
+  DXDW_COUNTER_POOL_JOBS = 1,     /* calls that used the CPU thread pool */
+  DXDW_COUNTER_SCRATCH_BYTES = 2, /* bytes of CPU scratch now kept for reuse or in use */
+  DXDW_COUNTER_DEVICE_BYTES = 3,  /* bytes now allocated on CUDA devices through this library */
+  DXDW_COUNTER_HOST_CALLS = 4     /* calls of the functions of the table above, checks that failed included */
 };
 
 /* Where dxdw_inject_fault strikes. */
@@ -175,8 +175,8 @@ typedef struct dxdw_plan {
   int64_t tiles;            /* output tiles */
   uint64_t workspace_bytes; /* as dxdw_workspace tells */
   char kernel[64];
-  char level[32];           /* SIMD level or GPU architecture */
-  char why[256];            /* one sentence */
+  char level[32]; /* SIMD level or GPU architecture */
+  char why[256];  /* one sentence */
 } dxdw_plan;
 
 /* A device of one kind. */
@@ -190,7 +190,8 @@ typedef struct dxdw_device_info {
   char name[128];
 } dxdw_device_info;
 
-/* ---- The six functions -------------------------------------------------------------------------------------------- */
+/* ---- The six functions --------------------------------------------------------------------------------------------
+ */
 
 /* Y[t,n] = sum over k of X[t,k] . W[k,n].  x [T,K], w [K,N], y [T,N].  options may be NULL. */
 int32_t y_launch(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *y, const dxdw_options *options);
@@ -201,15 +202,15 @@ int32_t dx_launch(const dxdw_tensor *dy, const dxdw_tensor *w, const dxdw_tensor
 /*
  * dW[k,n] += sum over t of X[t,k] . dY[t,n].  x [T,K], dy [T,N], dw [K,N] (float32, or the operands' type).
  *
- * split: number of slices of T, from 0 to max(T, 1). chunk = ceil(T / split); slice s covers [s.chunk, min((s+1).chunk, T)),
- *   so trailing slices may be empty. 0 lets the library choose, from shape, types and device alone.
- * deterministic: 1 = each slice writes a float32 partial to the workspace, and they are added in slice order as
- *   dw_reduce does. 0 = slices may add into dW atomically, in any order; a 16-bit dW goes through the workspace all the same,
- *   for each element is rounded once.
- * Workspace with split > 1: split . K . N floats, less where slices are added atomically; none with split = 1.
+ * split: number of slices of T, from 0 to max(T, 1). chunk = ceil(T / split); slice s covers [s.chunk, min((s+1).chunk,
+ * T)), so trailing slices may be empty. 0 lets the library choose, from shape, types and device alone. deterministic: 1
+ * = each slice writes a float32 partial to the workspace, and they are added in slice order as dw_reduce does. 0 =
+ * slices may add into dW atomically, in any order; a 16-bit dW goes through the workspace all the same, for each
+ * element is rounded once. Workspace with split > 1: split . K . N floats, less where slices are added atomically; none
+ * with split = 1.
  */
-int32_t dw_launch(const dxdw_tensor *x, const dxdw_tensor *dy, const dxdw_tensor *dw, int32_t split, int32_t deterministic,
-                  const dxdw_options *options);
+int32_t dw_launch(const dxdw_tensor *x, const dxdw_tensor *dy, const dxdw_tensor *dw, int32_t split,
+                  int32_t deterministic, const dxdw_options *options);
 
 /* dW[k,n] += sum over s of partials[s,k,n], s = 0, 1, 2, ... in that order.  Both float32; partials [split,K,N]. */
 int32_t dw_reduce(const dxdw_tensor *partials, const dxdw_tensor *dw, const dxdw_options *options);
@@ -227,7 +228,8 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
 /*
  * Runs any of the above on operands that stand in an array, in the order that dxdw_function tells. split and
  * deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps alive
- * the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they are passed here.
+ * the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they are
+ * passed here.
  */
 int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                   const dxdw_options *options, const void *hold0, const void *hold1, const void *hold2,
@@ -237,21 +239,23 @@ int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, 
 int32_t dxdw_explain(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                      const dxdw_options *options, dxdw_plan *plan);
 
-/* ---- Workspace: bytes that a call with these arguments needs, after the same checks; options as for the call ------- */
+/* ---- Workspace: bytes that a call with these arguments needs, after the same checks; options as for the call -------
+ */
 
 int32_t dxdw_workspace(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                        const dxdw_options *options, uint64_t *bytes);
 int32_t dxdw_y_workspace(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *y, const dxdw_options *options,
                          uint64_t *bytes);
-int32_t dxdw_dx_workspace(const dxdw_tensor *dy, const dxdw_tensor *w, const dxdw_tensor *dx, const dxdw_options *options,
-                          uint64_t *bytes);
+int32_t dxdw_dx_workspace(const dxdw_tensor *dy, const dxdw_tensor *w, const dxdw_tensor *dx,
+                          const dxdw_options *options, uint64_t *bytes);
 int32_t dxdw_dw_workspace(const dxdw_tensor *x, const dxdw_tensor *dy, const dxdw_tensor *dw, int32_t split,
                           int32_t deterministic, const dxdw_options *options, uint64_t *bytes);
 int32_t dxdw_weighted_sum_bwd_workspace(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_tensor *g,
                                         const dxdw_tensor *gx, const dxdw_tensor *gw, const dxdw_options *options,
                                         uint64_t *bytes);
 
-/* ---- Copies and conversions ----------------------------------------------------------------------------------------- */
+/* ---- Copies and conversions -----------------------------------------------------------------------------------------
+ */
 
 /*
  * destination[...] = source[...]: same shape, any strides, any of the three types, either device; float32 to 16 bits
@@ -265,7 +269,8 @@ int32_t dxdw_float_to_float16(const float *source, uint16_t *destination, int64_
 int32_t dxdw_bfloat16_to_float(const uint16_t *source, float *destination, int64_t count);
 int32_t dxdw_float16_to_float(const uint16_t *source, float *destination, int64_t count);
 
-/* ---- The library ---------------------------------------------------------------------------------------------------- */
+/* ---- The library ----------------------------------------------------------------------------------------------------
+ */
 
 /* DXDW_ABI_VERSION of the library: changes when a caller built against an older header would misread it. */
 int32_t dxdw_abi_version(void);
@@ -273,7 +278,8 @@ int32_t dxdw_abi_version(void);
 /* One line: version, SIMD level in use, CUDA architectures built in or "no CUDA". Never NULL; static. */
 const char *dxdw_build_description(void);
 
-/* SIMD level in use: "avx512bf16", "avx512", "avx2", "baseline", "neon" ... Static. DXDW_SIMD in the environment caps it at load. */
+/* SIMD level in use: "avx512bf16", "avx512", "avx2", "baseline", "neon" ... Static. DXDW_SIMD in the environment caps
+ * it at load. */
 const char *dxdw_simd_level(void);
 
 /* Why the calling thread's last failed call failed; "" before any. Valid until that thread's next failed call. */
@@ -298,12 +304,13 @@ int32_t dxdw_echo(const dxdw_tensor *tensor, int64_t *out, int64_t count);
 int32_t dxdw_nop(void);
 
 /*
- * Test hook: makes the operation of that dxdw_fault kind fail that comes after `skip` more of its kind, once (STICKY: from
- * then on). skip = -1 disarms. DXDW_FAULT_ALLOCATE strikes CPU scratch too.
+ * Test hook: makes the operation of that dxdw_fault kind fail that comes after `skip` more of its kind, once (STICKY:
+ * from then on). skip = -1 disarms. DXDW_FAULT_ALLOCATE strikes CPU scratch too.
  */
 int32_t dxdw_inject_fault(int32_t fault, int64_t skip);
 
-/* ---- Devices, memory, streams, events, graphs ------------------------------------------------------------------------- */
+/* ---- Devices, memory, streams, events, graphs
+ * ------------------------------------------------------------------------- */
 
 /* Devices of that dxdw_device_type: 1 for the CPU; 0 for CUDA where there is none: dxdw_device_unavailable says why. */
 int32_t dxdw_device_count(int32_t device_type);
@@ -316,7 +323,8 @@ int32_t dxdw_device_info_get(int32_t device_type, int32_t device_id, dxdw_device
 /* Device memory, aligned to 256 bytes, ordered on stream (NULL: complete on return). bytes = 0 gives NULL. */
 int32_t dxdw_memory_allocate(int32_t device_id, uint64_t bytes, dxdw_stream *stream, void **address);
 
-/* Frees it after all work so far on stream (NULL: on every stream of this library on that device). NULL address: nothing. */
+/* Frees it after all work so far on stream (NULL: on every stream of this library on that device). NULL address:
+ * nothing. */
 int32_t dxdw_memory_free(int32_t device_id, void *address, dxdw_stream *stream);
 
 /* Host memory that the device reaches directly: copies from and to it are asynchronous. Page-aligned. */
@@ -339,7 +347,8 @@ int32_t dxdw_event_wait(dxdw_event *event, dxdw_stream *stream);
 int32_t dxdw_event_elapsed(dxdw_event *start, dxdw_event *end, double *milliseconds);
 int32_t dxdw_event_destroy(dxdw_event *event);
 
-/* Between begin and end, work on stream is recorded, not run. Calls inside must bring their own workspace or need none. */
+/* Between begin and end, work on stream is recorded, not run. Calls inside must bring their own workspace or need none.
+ */
 int32_t dxdw_graph_begin(dxdw_stream *stream);
 int32_t dxdw_graph_end(dxdw_stream *stream, dxdw_graph **graph);
 int32_t dxdw_graph_launch(dxdw_graph *graph, dxdw_stream *stream);

@@ -60,8 +60,8 @@ Text list_text(const int64_t *values, int32_t count) {
 // "x float32[3, 4] strides [4, 1]"
 Text describe(const Operand &operand) {
   Text text;
-  size_t used = static_cast<size_t>(
-      snprintf(text.chars, sizeof text.chars, "%s %s", operand.name, type_name(operand.type)));
+  size_t used =
+      static_cast<size_t>(snprintf(text.chars, sizeof text.chars, "%s %s", operand.name, type_name(operand.type)));
   append_list(&text, &used, operand.shape, operand.ndim);
   append(&text, &used, " strides ", 0);
   append_list(&text, &used, operand.strides, operand.ndim);
@@ -249,7 +249,7 @@ struct Names {
   int outputs_from;  // operands from here on are outputs
 };
 
-constexpr Names kNames[] = {{{"x", "w", "y"}, 3, 2},   {{"dy", "w", "dx"}, 3, 2}, {{"x", "dy", "dw"}, 3, 2},
+constexpr Names kNames[] = {{{"x", "w", "y"}, 3, 2},    {{"dy", "w", "dx"}, 3, 2}, {{"x", "dy", "dw"}, 3, 2},
                             {{"partials", "dw"}, 2, 1}, {{"x", "w", "y"}, 3, 2},   {{"x", "w", "g", "gx", "gw"}, 5, 3}};
 
 constexpr int32_t kFunctions = sizeof kNames / sizeof kNames[0];
@@ -285,8 +285,7 @@ Status check_product(int32_t function, Operand *o, int32_t split, int32_t determ
   p.a = a;
   p.b = b;
   p.c = matrix(o[2]);
-  DXDW_TRY(
-      check_options(options, function == DXDW_DW, o[0], &call->context, &p.add, &p.precision, &p.batch_invariant));
+  DXDW_TRY(check_options(options, function == DXDW_DW, o[0], &call->context, &p.add, &p.precision, &p.batch_invariant));
   p.split = function == DXDW_DW ? split : 1;
   p.deterministic = function != DXDW_DW || deterministic == 1;
   call->empty = o[2].empty || (p.add && p.contraction() == 0);

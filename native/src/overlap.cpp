@@ -58,7 +58,8 @@ Footprint normalised(const Footprint &view) {
   return out;
 }
 
-// A view as `rows` intervals of `length` bytes, `stride` bytes apart. Covers the view; equal to it when its inner dimension is dense.
+// A view as `rows` intervals of `length` bytes, `stride` bytes apart. Covers the view; equal to it when its inner
+// dimension is dense.
 struct Intervals {
   uint64_t address;
   int64_t length, rows, stride;
@@ -81,7 +82,8 @@ int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1)
 
 // Is there a row of `view` that meets [start, start + length), relative to the view's address?
 bool row_meets(const Intervals &view, int64_t start, int64_t length) {
-  // Row r covers [r.stride, r.stride + view.length): rows from `first` on end behind `start`, rows up to `last` begin before the end.
+  // Row r covers [r.stride, r.stride + view.length): rows from `first` on end behind `start`, rows up to `last` begin
+  // before the end.
   const int64_t first = floor_div(start - view.length, view.stride) + 1;
   const int64_t last = floor_div(start + length - 1, view.stride);
   const int64_t low = first < 0 ? 0 : first;

@@ -1,4 +1,5 @@
-// What a call asks for, after all checks: the kernels' side of the library sees these structures and never a dxdw_tensor.
+// What a call asks for, after all checks: the kernels' side of the library sees these structures and never a
+// dxdw_tensor.
 #pragma once
 
 #include <stdint.h>
