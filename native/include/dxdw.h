@@ -115,8 +115,9 @@ enum dxdw_function {
   DXDW_DW = 2,               /* operands x, dy, dw */
   DXDW_DW_REDUCE = 3,        /* operands partials, dw */
   DXDW_WEIGHTED_SUM_FWD = 4, /* operands x, w, y */
-  DXDW_WEIGHTED_SUM_BWD =
-      5 /* operands x, w, g, gx, gw; in an array, an operand with data NULL and ndim -1 is not wanted */
+  /* operands x, w, g, gx, gw; in an array, an operand with data NULL and ndim -1 is not wanted */
+  DXDW_WEIGHTED_SUM_BWD = 5,
+  DXDW_COPY = 6 /* operands source, destination: dxdw_copy by way of dxdw_call; no plan, no workspace */
 };
 
 /* What dxdw_counter counts since the library was loaded, or holds now. */
@@ -226,8 +227,8 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
                          const dxdw_tensor *gw, const dxdw_options *options);
 
 /*
- * Runs any of the above on operands that stand in an array, in the order that dxdw_function tells. split and
- * deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps alive
+ * Runs any of the above, or dxdw_copy, on operands that stand in an array, in the order that dxdw_function tells.
+ * split and deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps alive
  * the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they are
  * passed here.
  */

@@ -139,6 +139,10 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
 int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                   const dxdw_options *options, const void *, const void *, const void *, const void *, const void *,
                   const void *) {
+  if (function == DXDW_COPY) {
+    DXDW_TRY(check_pointer(operands, "operands"));
+    return dxdw_copy(operands, operands + 1, options);
+  }
   const dxdw_tensor *pointers[8];
   DXDW_TRY(spread(function, operands, pointers));
   return launch(function, pointers, split, deterministic, options);
