@@ -4,13 +4,10 @@
 
 #include <stdint.h>
 
+#include "dtype.hpp"
 #include "dxdw.h"
 
 namespace dxdw {
-
-enum class DType : uint8_t { f32, f16, bf16 };
-
-inline int64_t size_of(DType type) { return type == DType::f32 ? 4 : 2; }
 
 // A matrix anywhere in memory; strides in elements.
 struct Matrix {

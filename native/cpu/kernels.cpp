@@ -1,0 +1,52 @@
+// Compiled once per SIMD level, with that level's flags and its DXDW_LEVEL_ macro: the level's table of kernels.
+#include "kernels.hpp"
+
+#include "micro.hpp"
+#include "pack.hpp"
+#include "rows.hpp"
+
+namespace dxdw {
+namespace cpu {
+
+extern const Kernels DXDW_TABLE;
+
+const Kernels DXDW_TABLE = {
+    kName,
+    kTileRows,
+    kTileCols,
+    kFused,
+#if defined(DXDW_BF16_PAIRS)
+    true,
+#else
+    false,
+#endif
+    pack<kTileRows>,
+    pack<kTileCols>,
+#if defined(DXDW_BF16_PAIRS)
+    pack_pairs<kTileRows>,
+    pack_pairs<kTileCols>,
+#else
+    nullptr,
+    nullptr,
+#endif
+    tile_of<Single, true>,
+#if defined(DXDW_BF16_PAIRS)
+    tile_of<Pairs, true>,
+#else
+    nullptr,
+#endif
+    tile_of<Single, false>,
+#if defined(DXDW_BF16_PAIRS)
+    tile_of<Pairs, false>,
+#else
+    nullptr,
+#endif
+    convert,
+    reduce,
+    dot,
+    add_scaled,
+    scale,
+};
+
+}  // namespace cpu
+}  // namespace dxdw

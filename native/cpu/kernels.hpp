@@ -1,0 +1,71 @@
+// The table of SIMD kernels. kernels.cpp is compiled once per level into one such table; levels.cpp picks one at load.
+#pragma once
+
+#include <stdint.h>
+
+#include "dtype.hpp"
+
+namespace dxdw {
+namespace cpu {
+
+// Lines (rows of A, columns of B) along the contraction; strides in elements.
+struct Lines {
+  const char *data;
+  DType type;
+  int64_t count, depth;
+  int64_t line_stride, depth_stride;
+};
+
+// How a micro-kernel finds its operands. A: element (r, k) at a + r * a_line + k * a_depth. B: row k at b + k *
+// b_depth. In 32-bit units: one float, or one pair of bfloat16 (then k counts pairs).
+struct Tile {
+  const float *a;
+  int64_t a_line, a_depth;
+  const float *b;
+  int64_t b_depth;
+  int64_t depth;
+  float *c;
+  int64_t c_stride;
+  int32_t rows, cols;  // at most mr, nr
+  bool add;            // c += product, or c = product
+};
+
+struct Kernels {
+  const char *name;
+  int32_t mr, nr;   // rows and columns of a micro-tile
+  bool fused;       // multiply-add rounds once
+  bool bf16_pairs;  // the pair kernels exist
+
+  // Panels of mr or nr lines, [panel][depth][mr or nr] floats, lines beyond count filled with zeros.
+  void (*pack_a)(const Lines &lines, float *out);
+  void (*pack_b)(const Lines &lines, float *out);
+  // The same in pairs of bfloat16 along the contraction, [panel][ceil(depth / 2)][mr or nr].
+  void (*pack_a_pairs)(const Lines &lines, float *out);
+  void (*pack_b_pairs)(const Lines &lines, float *out);
+
+  // Both operands packed: a_line = 1, a_depth = mr, b_depth = nr are taken for granted.
+  void (*tile)(const Tile &tile);
+  void (*tile_pairs)(const Tile &tile);
+  // A anywhere; B's rows contiguous, and readable in the tile's own columns only.
+  void (*tile_direct)(const Tile &tile);
+  void (*tile_pairs_direct)(const Tile &tile);
+
+  // count elements between any two types and strides.
+  void (*convert)(const char *source, DType from, int64_t source_stride, char *destination, DType to,
+                  int64_t destination_stride, int64_t count);
+  // out[i] (+)= sum over s of partials[s * split_stride + i], in order; contiguous.
+  void (*reduce)(const float *partials, int64_t split, int64_t split_stride, float *out, int64_t count, bool add);
+  // Sum of x[d] * w[d] over contiguous w, x of any type and stride.
+  float (*dot)(const char *x, DType type, int64_t stride, const float *w, int64_t count);
+  // sums[d] += x[d] * g for contiguous sums.
+  void (*add_scaled)(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count);
+  // out[d] = g * w[d], or out[d] = out[d] + g * w[d]. `stream`: the output is too large to be worth a place in the
+  // cache.
+  void (*scale)(const float *w, float g, char *out, DType type, int64_t stride, int64_t count, bool add, bool stream);
+};
+
+// The table for this machine, capped by DXDW_SIMD; chosen once.
+const Kernels &kernels();
+
+}  // namespace cpu
+}  // namespace dxdw

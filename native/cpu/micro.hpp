@@ -1,0 +1,85 @@
+// Micro-kernels: C[rows, cols] = or += A[rows, depth] . B[depth, cols], all accumulators in registers.
+// Each element is one chain of multiply-adds in rising order of depth that starts at +0.0.
+#pragma once
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace {
+
+using dxdw::cpu::Tile;
+
+// What one step of depth does: a float, or a pair of bfloat16.
+struct Single {
+  DXDW_INLINE Vec step(Vec a, Vec b, Vec acc) { return v_fma(a, b, acc); }
+};
+
+#if defined(DXDW_BF16_PAIRS)
+struct Pairs {
+  DXDW_INLINE Vec step(Vec a, Vec b, Vec acc) { return v_dot_pairs(a, b, acc); }
+};
+#endif
+
+// R rows of V vectors, the last of which has `last` live lanes. Packed: strides of A and B are the panel's. Masked: B
+// is not padded.
+template <typename Op, int R, int V, bool Packed, bool Masked>
+__attribute__((noinline)) void micro(const Tile &t, int last) {
+  const int64_t a_line = Packed ? 1 : t.a_line, a_depth = Packed ? kTileRows : t.a_depth;
+  const int64_t b_depth = Packed ? kTileCols : t.b_depth;
+  const float *a = t.a, *b = t.b;
+  if (R * V > 8)
+    for (int r = 0; r < R; ++r) __builtin_prefetch(t.c + r * t.c_stride, 1);
+  Vec acc[R][V];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v) acc[r][v] = v_zero();
+  for (int64_t k = 0; k < t.depth; ++k, a += a_depth, b += b_depth) {
+    Vec row[V];
+    for (int v = 0; v < V; ++v) row[v] = Masked && v == V - 1 ? v_load_n(b + v * kLanes, last) : v_load(b + v * kLanes);
+    for (int r = 0; r < R; ++r) {
+      const Vec x = v_set(a[r * a_line]);
+      for (int v = 0; v < V; ++v) acc[r][v] = Op::step(x, row[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    float *c = t.c + r * t.c_stride;
+    for (int v = 0; v < V; ++v, c += kLanes) {
+      if (v < V - 1 || last == kLanes)
+        v_store(c, t.add ? v_add(v_load(c), acc[r][v]) : acc[r][v]);
+      else
+        v_store_n(c, t.add ? v_add(v_load_n(c, last), acc[r][v]) : acc[r][v], last);
+    }
+  }
+}
+
+typedef void (*Micro)(const Tile &, int);
+
+// micro<Op, 1 .. kTileRows, V> as a table.
+template <typename Op, int V, bool Packed, bool Masked>
+struct Rows {
+  Micro by_rows[kTileRows];
+  constexpr Rows() : by_rows() { fill<kTileRows>(); }
+  template <int R>
+  constexpr void fill() {
+    by_rows[R - 1] = micro<Op, R, V, Packed, Masked>;
+    if constexpr (R > 1) fill<R - 1>();
+  }
+};
+
+static_assert(kTileVectors == 2, "the dispatch below knows one and two vectors");
+
+template <typename Op, bool Packed>
+void tile_of(const Tile &t) {
+  const int vectors = (t.cols + kLanes - 1) / kLanes;
+  const int last = t.cols - (vectors - 1) * kLanes;
+  if (Packed || last == kLanes) {
+    static constexpr Rows<Op, 1, Packed, false> one;
+    static constexpr Rows<Op, 2, Packed, false> two;
+    (vectors == 1 ? one.by_rows : two.by_rows)[t.rows - 1](t, last);
+  } else {
+    static constexpr Rows<Op, 1, Packed, true> one;
+    static constexpr Rows<Op, 2, Packed, true> two;
+    (vectors == 1 ? one.by_rows : two.by_rows)[t.rows - 1](t, last);
+  }
+}
+
+}  // namespace

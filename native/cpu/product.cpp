@@ -1,0 +1,447 @@
+// C = A . B, or C += A . B, with any strides and types.
+//
+// A and B are packed into panels of as many lines as a micro-tile has, unless a micro-kernel can read them where they
+// are. The contraction is cut into blocks of DXDW_CPU_BLOCK; C gathers block after block, in place where it is float32
+// with rows side by side, else in a scratch tile. A row or column of C sees the same operations in the same order
+// wherever its tile lies and whatever thread computes it, so neither the number of threads nor the other sizes show in
+// the bits.
+//
+// Work is a list of tasks in an order in which each waits for lower ones only: pack the B of a step, compute the C of
+// that step, pack the B of the next step, ...
+#include "product.hpp"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "counters.hpp"
+#include "cpu.hpp"
+#include "scratch.hpp"
+#include "threads.hpp"
+
+namespace dxdw {
+namespace cpu {
+
+namespace {
+
+constexpr int64_t kBlock = DXDW_CPU_BLOCK;
+// Rows of A that are packed at a time: with kBlock floats each they take a third of a 1 MiB second-level cache.
+constexpr int64_t kPackedRows = 168;
+// Columns of C that a scratch tile has.
+constexpr int64_t kScratchCols = 512;
+// Packed B of one step, and the panels below which a step does not shrink to meet that.
+constexpr int64_t kPackedBytes = 8 << 20;
+constexpr int64_t kStepPanels = 32;
+// Below so many multiply-adds a thread more costs more than it brings.
+constexpr int64_t kWorkPerThread = 1 << 18;
+// An operand is worth packing when each of its elements is used by more micro-tiles than this.
+constexpr int64_t kDirectUses = 4;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How slices of T come together.
+enum class Finish { direct, scratch, atomic };
+
+// One product without split, and how it is cut.
+struct Blocks {
+  Matrix a, b, c;
+  bool add;
+  bool pairs;  // packed as pairs of bfloat16
+  bool a_direct, b_direct;
+  Finish finish;
+  int64_t row_panels, col_panels, depth_blocks;
+  // Steps: chunks of columns times chunks of the contraction; in a step, rows and columns are cut into compute tasks.
+  int64_t step_panels, step_blocks;
+  int64_t row_tasks, col_tasks;
+  int64_t pack_group;  // (panel, block) pairs of B that one pack task takes
+
+  int64_t units(int64_t depth) const { return pairs ? (depth + 1) / 2 : depth; }
+  // Bytes of one packed panel of B over a full block.
+  int64_t panel_bytes() const { return kernels().nr * units(kBlock) * 4; }
+  int64_t col_steps() const { return ceil_div(col_panels, step_panels); }
+  int64_t depth_steps() const { return ceil_div(depth_blocks, step_blocks); }
+  int64_t pack_tasks(int64_t panels, int64_t blocks) const {
+    return b_direct ? 0 : ceil_div(panels * blocks, pack_group);
+  }
+  int64_t compute_tasks() const { return row_tasks * col_tasks; }
+  int64_t rows_per_task() const { return ceil_div(row_panels, row_tasks); }
+  uint64_t packed_b_bytes() const {
+    return b_direct ? 0 : static_cast<uint64_t>(step_panels * step_blocks * panel_bytes());
+  }
+  uint64_t packed_a_bytes() const {
+    return a_direct ? 0 : static_cast<uint64_t>(rows_per_task() * kernels().mr * units(kBlock) * 4);
+  }
+  uint64_t tile_bytes() const {
+    if (finish == Finish::direct) return 0;
+    return static_cast<uint64_t>(rows_per_task() * kernels().mr * ceil_div(step_panels, col_tasks) * kernels().nr * 4);
+  }
+  // What each thread needs for itself.
+  uint64_t slot_bytes() const { return packed_a_bytes() + tile_bytes(); }
+};
+
+// Rows side by side in C let the micro-kernel write there itself: so let C's unit stride be that of its columns.
+// Without one, the longer side becomes the columns.
+void orient(Matrix *a, Matrix *b, Matrix *c) {
+  const bool as_is = c->col_stride == 1 || c->cols == 1, turned = c->row_stride == 1 || c->rows == 1;
+  const bool thin = c->cols < 8 && c->rows > c->cols;
+  if (c->type == DType::f32 && as_is != turned ? as_is : !thin) return;
+  const Matrix old_a = *a;
+  *a = b->transposed();
+  *b = old_a.transposed();
+  *c = c->transposed();
+}
+
+Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
+  const Kernels &k = kernels();
+  Blocks s;
+  s.a = p.a;
+  s.b = p.b;
+  s.c = p.c;
+  s.add = p.add;
+  orient(&s.a, &s.b, &s.c);
+  s.pairs = k.bf16_pairs && p.a.type == DType::bf16 && p.precision != DXDW_PRECISION_EXACT;
+  s.row_panels = ceil_div(s.c.rows, k.mr);
+  s.col_panels = ceil_div(s.c.cols, k.nr);
+  s.depth_blocks = std::max<int64_t>(1, ceil_div(p.contraction(), kBlock));
+  s.finish = split_finish;
+  if (split_finish == Finish::direct && (s.c.type != DType::f32 || (s.c.col_stride != 1 && s.c.cols > 1)))
+    s.finish = Finish::scratch;
+  s.a_direct = s.a.type == DType::f32 && s.col_panels <= kDirectUses;
+  s.b_direct = s.b.type == DType::f32 && (s.b.col_stride == 1 || s.b.cols == 1) && s.row_panels <= 2 * kDirectUses;
+
+  // Steps. A scratch tile must see the whole contraction within one step, so its columns give way; else the contraction
+  // does.
+  s.step_blocks = s.depth_blocks;
+  s.step_panels = s.col_panels;
+  if (!s.b_direct) {
+    const int64_t fit = std::max<int64_t>(1, kPackedBytes / s.panel_bytes());
+    const bool in_place = s.finish == Finish::direct;
+    s.step_panels = std::min(s.step_panels, std::max<int64_t>(fit / s.step_blocks, in_place ? kStepPanels : 1));
+    if (in_place) s.step_blocks = std::min(s.step_blocks, std::max<int64_t>(1, fit / s.step_panels));
+  }
+
+  // Tasks: rows first, in equal parts that fit the cache; columns too where rows are few.
+  const int64_t row_parts = ceil_div(s.c.rows, kPackedRows);
+  s.row_tasks = std::min(s.row_panels, ceil_div(row_parts, threads) * threads);
+  s.col_tasks = 1;
+  if (s.finish != Finish::direct) s.col_tasks = ceil_div(s.step_panels, kScratchCols / k.nr);
+  const int64_t enough = threads == 1 ? 1 : 2 * threads;
+  if (s.row_tasks * s.col_tasks < enough)
+    s.col_tasks = std::max(s.col_tasks, std::min(s.step_panels, ceil_div(enough, s.row_tasks)));
+  s.pack_group = std::max<int64_t>(1, std::min<int64_t>(8, s.step_panels * s.step_blocks / (4 * threads)));
+  return s;
+}
+
+// ---- Scratch tiles: from and to C of any type and strides ----
+
+void load_tile(const Matrix &c, float *tile, int64_t stride) {
+  for (int64_t r = 0; r < c.rows; ++r)
+    kernels().convert(c.at(r, 0), c.type, c.col_stride, reinterpret_cast<char *>(tile + r * stride), DType::f32, 1,
+                      c.cols);
+}
+
+void store_tile(const Matrix &c, const float *tile, int64_t stride) {
+  for (int64_t r = 0; r < c.rows; ++r)
+    kernels().convert(reinterpret_cast<const char *>(tile + r * stride), DType::f32, 1, c.at(r, 0), c.type,
+                      c.col_stride, c.cols);
+}
+
+void add_tile_atomically(const Matrix &c, const float *tile, int64_t stride) {
+  for (int64_t r = 0; r < c.rows; ++r)
+    for (int64_t n = 0; n < c.cols; ++n) {
+      uint32_t *place = reinterpret_cast<uint32_t *>(c.at(r, n));
+      uint32_t before = __atomic_load_n(place, __ATOMIC_RELAXED), after;
+      do {
+        float sum;
+        memcpy(&sum, &before, sizeof sum);
+        sum += tile[r * stride + n];
+        memcpy(&after, &sum, sizeof after);
+      } while (!__atomic_compare_exchange_n(place, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    }
+}
+
+// ---- Running ----
+
+// A run of one Blocks: what its tasks share.
+struct Run {
+  Blocks s;
+  char *packed_b;
+  char *slots;
+  std::atomic<int64_t> finished{0};
+};
+
+Lines lines_of_a(const Blocks &s, int64_t row, int64_t rows, int64_t k, int64_t depth) {
+  return {s.a.at(row, k), s.a.type, rows, depth, s.a.row_stride, s.a.col_stride};
+}
+
+Lines lines_of_b(const Blocks &s, int64_t col, int64_t cols, int64_t k, int64_t depth) {
+  return {s.b.at(k, col), s.b.type, cols, depth, s.b.col_stride, s.b.row_stride};
+}
+
+// A step: columns from panel `col` on, contraction from block `block` on.
+struct Step {
+  int64_t col, panels, block, blocks;
+};
+
+float *packed_panel(const Run &run, const Step &step, int64_t panel, int64_t block) {
+  return reinterpret_cast<float *>(run.packed_b + (block * step.panels + panel) * run.s.panel_bytes());
+}
+
+int64_t depth_of_block(const Blocks &s, int64_t block) { return std::min(kBlock, s.a.cols - block * kBlock); }
+
+void pack_b(const Run &run, const Step &step, int64_t task) {
+  const Blocks &s = run.s;
+  const Kernels &k = kernels();
+  const int64_t end = std::min(step.panels * step.blocks, (task + 1) * s.pack_group);
+  for (int64_t i = task * s.pack_group; i < end; ++i) {
+    const int64_t panel = i % step.panels, block = i / step.panels;
+    const int64_t col = (step.col + panel) * k.nr, cols = std::min<int64_t>(k.nr, s.c.cols - col);
+    const int64_t at = (step.block + block) * kBlock;
+    const Lines lines = lines_of_b(s, col, cols, at, depth_of_block(s, step.block + block));
+    (s.pairs ? k.pack_b_pairs : k.pack_b)(lines, packed_panel(run, step, panel, block));
+  }
+}
+
+void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
+  const Blocks &s = run.s;
+  const Kernels &k = kernels();
+  const int64_t row_task = task / s.col_tasks, col_task = task % s.col_tasks;
+  const int64_t row_from = s.row_panels * row_task / s.row_tasks, row_to = s.row_panels * (row_task + 1) / s.row_tasks;
+  const int64_t col_from = step.panels * col_task / s.col_tasks, col_to = step.panels * (col_task + 1) / s.col_tasks;
+  const int64_t first_row = row_from * k.mr, rows = std::min(s.c.rows, row_to * k.mr) - first_row;
+  const int64_t first_col = (step.col + col_from) * k.nr;
+  const int64_t cols = std::min(s.c.cols, (step.col + col_to) * k.nr) - first_col;
+  if (rows <= 0 || cols <= 0) return;
+
+  float *const packed_a = reinterpret_cast<float *>(run.slots + slot * s.slot_bytes());
+  const Matrix target = s.c.block(first_row, first_col, rows, cols);
+  Matrix into = target;
+  if (s.finish != Finish::direct) {
+    const int64_t stride = (col_to - col_from) * k.nr;
+    into = {reinterpret_cast<char *>(packed_a) + s.packed_a_bytes(), DType::f32, rows, cols, stride, 1};
+    if (s.add && s.finish == Finish::scratch) load_tile(target, reinterpret_cast<float *>(into.data), stride);
+  }
+
+  for (int64_t block = 0; block < step.blocks; ++block) {
+    const int64_t depth = depth_of_block(s, step.block + block), at = (step.block + block) * kBlock;
+    Tile tile;
+    tile.depth = s.units(depth);
+    tile.c_stride = into.row_stride;
+    tile.add = step.block + block > 0 || (s.add && s.finish != Finish::atomic);
+    tile.a_line = s.a_direct ? s.a.row_stride : 1;
+    tile.a_depth = s.a_direct ? s.a.col_stride : k.mr;
+    tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
+    if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
+    const bool direct = s.a_direct || s.b_direct;
+    void (*const micro)(const Tile &) =
+        s.pairs ? (direct ? k.tile_pairs_direct : k.tile_pairs) : (direct ? k.tile_direct : k.tile);
+    for (int64_t q = 0; q < col_to - col_from; ++q) {
+      const int64_t col = q * k.nr;
+      tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, cols - col));
+      tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
+                          : packed_panel(run, step, col_from + q, block);
+      for (int64_t r = 0; r < row_to - row_from; ++r) {
+        const int64_t row = r * k.mr;
+        tile.rows = static_cast<int32_t>(std::min<int64_t>(k.mr, rows - row));
+        tile.a =
+            s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
+        tile.c = reinterpret_cast<float *>(into.at(row, col));
+        micro(tile);
+      }
+    }
+  }
+  if (s.finish == Finish::scratch) store_tile(target, reinterpret_cast<float *>(into.data), into.row_stride);
+  if (s.finish == Finish::atomic) add_tile_atomically(target, reinterpret_cast<float *>(into.data), into.row_stride);
+}
+
+// Finds the step and phase of a task by walking the steps: they are few.
+void run_task(void *context, int64_t index, int32_t slot) {
+  Run &run = *static_cast<Run *>(context);
+  const Blocks &s = run.s;
+  int64_t phase_start = 0;
+  for (int64_t col = 0; col < s.col_panels; col += s.step_panels)
+    for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks) {
+      const Step step = {col, std::min(s.step_panels, s.col_panels - col), block,
+                         std::min(s.step_blocks, s.depth_blocks - block)};
+      const int64_t packs = s.pack_tasks(step.panels, step.blocks);
+      const bool packs_now = index < phase_start + packs;
+      const int64_t phase_end = phase_start + packs + s.compute_tasks();
+      if (index >= phase_end) {
+        phase_start = phase_end;
+        continue;
+      }
+      const int64_t before = packs_now ? phase_start : phase_start + packs;
+      for (int rounds = 0; run.finished.load(std::memory_order_acquire) < before;) wait_politely(&rounds);
+      packs_now ? pack_b(run, step, index - phase_start) : compute(run, step, index - before, slot);
+      run.finished.fetch_add(1, std::memory_order_release);
+      return;
+    }
+}
+
+int64_t count_tasks(const Blocks &s) {
+  int64_t tasks = 0;
+  for (int64_t col = 0; col < s.col_panels; col += s.step_panels)
+    for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks)
+      tasks +=
+          s.pack_tasks(std::min(s.step_panels, s.col_panels - col), std::min(s.step_blocks, s.depth_blocks - block)) +
+          s.compute_tasks();
+  return tasks;
+}
+
+void run_blocks(const Blocks &s, int32_t threads, char *packed_b, char *slots) {
+  count_launch();
+  Run run;
+  run.s = s;
+  run.packed_b = packed_b;
+  run.slots = slots;
+  parallel_for(count_tasks(s), threads, run_task, &run);
+}
+
+uint64_t scratch_bytes(const Blocks &s, int32_t threads) {
+  return s.packed_b_bytes() + static_cast<uint64_t>(threads) * s.slot_bytes();
+}
+
+int32_t threads_for(int64_t multiply_adds) {
+  if (multiply_adds < 2 * kWorkPerThread) return 1;
+  return static_cast<int32_t>(std::min<int64_t>(threads(), multiply_adds / kWorkPerThread));
+}
+
+double work_of(const Product &p) {
+  return static_cast<double>(p.c.rows) * static_cast<double>(p.c.cols) * static_cast<double>(p.contraction());
+}
+
+int32_t threads_of(const Product &p) {
+  const double work = work_of(p);
+  return threads_for(work > 1e15 ? static_cast<int64_t>(1e15) : static_cast<int64_t>(work));
+}
+
+// ---- Split over T ----
+
+// Slices of T where the output alone gives too few tasks: outputs up to so many elements, slices of at least so many
+// tokens.
+constexpr int64_t kStarvedOutput = 160 * 160;
+constexpr int64_t kTokensPerSlice = 1024;
+constexpr int64_t kMostSlices = 16;
+
+int32_t plan_split(const Product &p) {
+  if (p.split != 0) return p.split;
+  if (p.c.rows * p.c.cols > kStarvedOutput) return 1;
+  return static_cast<int32_t>(std::max<int64_t>(1, std::min(kMostSlices, p.contraction() / kTokensPerSlice)));
+}
+
+bool adds_atomically(const Product &p, int32_t split) {
+  return split > 1 && !p.deterministic && p.c.type == DType::f32 && p.add;
+}
+
+// Slice s of the product, into partial s or, atomically, into C.
+Product slice_of(const Product &p, int32_t split, int64_t s, float *partials) {
+  const int64_t chunk = ceil_div(p.contraction(), split);
+  const int64_t from = std::min(p.contraction(), s * chunk), to = std::min(p.contraction(), from + chunk);
+  Product slice = p;
+  slice.a = p.a.block(0, from, p.a.rows, to - from);
+  slice.b = p.b.block(from, 0, to - from, p.b.cols);
+  slice.split = 1;
+  if (partials != nullptr) {
+    float *partial = partials + s * p.c.rows * p.c.cols;
+    slice.c = {reinterpret_cast<char *>(partial), DType::f32, p.c.rows, p.c.cols, p.c.cols, 1};
+    slice.add = false;
+  }
+  return slice;
+}
+
+struct Slices {
+  const Product *product;
+  int32_t split;
+  float *partials;  // NULL: atomically into C
+  Finish finish;
+  char *scratch;
+  uint64_t bytes_per_slot;
+};
+
+void run_slice(const Slices &all, int64_t index, int32_t threads, char *scratch) {
+  const Blocks s = cut(slice_of(*all.product, all.split, index, all.partials), all.finish, threads);
+  run_blocks(s, threads, scratch, scratch + s.packed_b_bytes());
+}
+
+void run_slice_task(void *context, int64_t index, int32_t slot) {
+  const Slices &all = *static_cast<const Slices *>(context);
+  run_slice(all, index, 1, all.scratch + static_cast<uint64_t>(slot) * all.bytes_per_slot);
+}
+
+Status out_of_memory(uint64_t bytes) {
+  return fail(DXDW_OUT_OF_MEMORY, "cpu: no memory for %llu bytes of scratch", static_cast<unsigned long long>(bytes));
+}
+
+Status run_split(const Product &p, const Plan &plan, const Context &context) {
+  const bool atomic = adds_atomically(p, plan.split);
+  Scratch own_workspace;
+  float *partials = nullptr;
+  if (!atomic) {
+    if (context.workspace == nullptr && !own_workspace.take(plan.workspace_bytes))
+      return out_of_memory(plan.workspace_bytes);
+    partials = static_cast<float *>(context.workspace != nullptr ? context.workspace : own_workspace.data());
+  }
+  Slices slices = {&p, plan.split, partials, atomic ? Finish::atomic : Finish::direct, nullptr, 0};
+  // Slices side by side where they are many, else one after the other with all threads on each.
+  const bool side_by_side = plan.split >= 2 * plan.threads;
+  const int32_t inside = side_by_side ? 1 : plan.threads;
+  slices.bytes_per_slot = scratch_bytes(cut(slice_of(p, plan.split, 0, partials), slices.finish, inside), inside);
+  Scratch scratch;
+  const uint64_t bytes = slices.bytes_per_slot * static_cast<uint64_t>(side_by_side ? plan.threads : 1);
+  if (!scratch.take(bytes)) return out_of_memory(bytes);
+  slices.scratch = scratch.data();
+  if (side_by_side)
+    parallel_for(plan.split, plan.threads, run_slice_task, &slices);
+  else
+    for (int32_t s = 0; s < plan.split; ++s) run_slice(slices, s, inside, scratch.data());
+  if (atomic) return DXDW_OK;
+  const Matrix first = {reinterpret_cast<char *>(partials), DType::f32, p.c.rows, p.c.cols, p.c.cols, 1};
+  run_reduction({first, plan.split, p.c.rows * p.c.cols, p.c, p.add}, plan.threads);
+  return DXDW_OK;
+}
+
+}  // namespace
+
+Plan plan_product(const Product &p) {
+  Plan plan;
+  plan.split = plan_split(p);
+  plan.threads = threads_of(p);
+  plan.variant = 0;
+  plan.workspace_bytes = 0;
+  if (plan.split > 1 && !adds_atomically(p, plan.split))
+    plan.workspace_bytes = static_cast<uint64_t>(plan.split) * static_cast<uint64_t>(p.c.rows * p.c.cols) * 4;
+  plan.tiles = ceil_div(p.c.rows, kernels().mr) * ceil_div(p.c.cols, kernels().nr);
+  return plan;
+}
+
+void explain_product(const Product &p, const Plan &plan, dxdw_plan *out) {
+  const Blocks s = cut(p, Finish::direct, plan.threads);
+  snprintf(out->kernel, sizeof out->kernel, "%s %dx%d%s%s", s.pairs ? "bf16-pairs" : "fma", kernels().mr, kernels().nr,
+           s.a_direct ? ", A in place" : ", A packed", s.b_direct ? ", B in place" : ", B packed");
+  const char *finish = s.finish == Finish::direct
+                           ? "results go straight to the output"
+                           : "results go through a scratch tile, for the output is 16-bit or strided";
+  if (plan.split == 1)
+    snprintf(out->why, sizeof out->why, "%lld x %lld outputs over a contraction of %lld; %s", (long long)p.c.rows,
+             (long long)p.c.cols, (long long)p.contraction(), finish);
+  else
+    snprintf(out->why, sizeof out->why, "%lld x %lld outputs, %lld tokens in %d slices %s; %s", (long long)p.c.rows,
+             (long long)p.c.cols, (long long)p.contraction(), plan.split,
+             adds_atomically(p, plan.split) ? "added atomically" : "reduced in order",
+             p.split == 0 ? "few outputs and many tokens" : "as asked");
+}
+
+Status run_product(const Product &p, const Plan &plan, const Context &context) {
+  if (plan.split > 1) return run_split(p, plan, context);
+  const Blocks s = cut(p, Finish::direct, plan.threads);
+  Scratch scratch;
+  const uint64_t bytes = scratch_bytes(s, plan.threads);
+  if (!scratch.take(bytes)) return out_of_memory(bytes);
+  run_blocks(s, plan.threads, scratch.data(), scratch.data() + s.packed_b_bytes());
+  return DXDW_OK;
+}
+
+}  // namespace cpu
+}  // namespace dxdw

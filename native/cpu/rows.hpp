@@ -1,0 +1,161 @@
+// Kernels over one row: conversion, ordered reduction, and the three steps of a weighted sum.
+#pragma once
+
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace {
+
+using dxdw::DType;
+
+// Calls body(F32()), body(F16()) or body(BF16()).
+template <typename Body>
+DXDW_INLINE auto with_type(DType type, const Body &body) {
+  switch (type) {
+    case DType::f16: return body(F16());
+    case DType::bf16: return body(BF16());
+    default: return body(F32());
+  }
+}
+
+template <typename T>
+DXDW_INLINE const typename T::Item *items(const char *p) {
+  return reinterpret_cast<const typename T::Item *>(p);
+}
+
+template <typename T>
+DXDW_INLINE typename T::Item *items(char *p) {
+  return reinterpret_cast<typename T::Item *>(p);
+}
+
+// ---- Conversion: destination[i] = source[i]; through float32, one rounding ----
+
+template <typename From, typename To>
+void convert_row(const char *source, int64_t source_stride, char *destination, int64_t destination_stride,
+                 int64_t count) {
+  const typename From::Item *from = items<From>(source);
+  typename To::Item *to = items<To>(destination);
+  int64_t i = 0;
+  if (source_stride == 1 && destination_stride == 1)
+    for (; i + kLanes <= count; i += kLanes) To::store(to + i, From::load(from + i));
+  for (; i < count; ++i) To::put(to + i * destination_stride, From::get(from + i * source_stride));
+}
+
+// Same type: bits are moved as they are.
+template <typename Item>
+void move_row(const char *source, int64_t source_stride, char *destination, int64_t destination_stride, int64_t count) {
+  const Item *from = reinterpret_cast<const Item *>(source);
+  Item *to = reinterpret_cast<Item *>(destination);
+  if (source_stride == 1 && destination_stride == 1) {
+    memcpy(to, from, static_cast<size_t>(count) * sizeof(Item));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) to[i * destination_stride] = from[i * source_stride];
+}
+
+void convert(const char *source, DType from, int64_t source_stride, char *destination, DType to,
+             int64_t destination_stride, int64_t count) {
+  if (from == to) {
+    if (from == DType::f32) return move_row<uint32_t>(source, source_stride, destination, destination_stride, count);
+    return move_row<uint16_t>(source, source_stride, destination, destination_stride, count);
+  }
+  with_type(from, [&](auto f) {
+    with_type(to, [&](auto t) {
+      convert_row<decltype(f), decltype(t)>(source, source_stride, destination, destination_stride, count);
+    });
+  });
+}
+
+// ---- Reduction: out[i] (+)= ((+0 + p[0][i]) + p[1][i]) + ... ----
+
+void reduce(const float *partials, int64_t split, int64_t split_stride, float *out, int64_t count, bool add) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    Vec sum = v_zero();
+    for (int64_t s = 0; s < split; ++s) sum = v_add(sum, v_load(partials + s * split_stride + i));
+    v_store(out + i, add ? v_add(v_load(out + i), sum) : sum);
+  }
+  for (; i < count; ++i) {
+    float sum = 0.0f;
+    for (int64_t s = 0; s < split; ++s) sum += partials[s * split_stride + i];
+    out[i] = add ? out[i] + sum : sum;
+  }
+}
+
+// ---- Weighted sum ----
+
+constexpr int kChains = 4;  // independent accumulators, to hide the latency of the multiply-add
+
+// Sum over a whole chunk with elements side by side. The order depends on count alone.
+template <typename T>
+DXDW_INLINE float dot_run(const typename T::Item *x, const float *w, int64_t count) {
+  Vec sums[kChains];
+  for (int c = 0; c < kChains; ++c) sums[c] = v_zero();
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= count; i += kChains * kLanes)
+    for (int c = 0; c < kChains; ++c) sums[c] = v_fma(T::load(x + i + c * kLanes), v_load(w + i + c * kLanes), sums[c]);
+  for (; i + kLanes <= count; i += kLanes) sums[0] = v_fma(T::load(x + i), v_load(w + i), sums[0]);
+  if (i < count) {
+    const int n = static_cast<int>(count - i);
+    sums[1] = v_fma(v_load_first<T>(x + i, n), v_load_first<F32>(w + i, n), sums[1]);
+  }
+  return v_sum(v_add(v_add(sums[0], sums[1]), v_add(sums[2], sums[3])));
+}
+
+float dot(const char *x, DType type, int64_t stride, const float *w, int64_t count) {
+  return with_type(type, [&](auto t) {
+    typedef decltype(t) T;
+    if (stride == 1) return dot_run<T>(items<T>(x), w, count);
+    // The same order as a run's, whatever the stride: gather what a run would read side by side.
+    typename T::Item near[kChains * kLanes];
+    Vec sums[kChains];
+    for (int c = 0; c < kChains; ++c) sums[c] = v_zero();
+    int64_t i = 0;
+    for (; i + kChains * kLanes <= count; i += kChains * kLanes) {
+      for (int j = 0; j < kChains * kLanes; ++j) near[j] = items<T>(x)[(i + j) * stride];
+      for (int c = 0; c < kChains; ++c)
+        sums[c] = v_fma(T::load(near + c * kLanes), v_load(w + i + c * kLanes), sums[c]);
+    }
+    for (; i < count; i += kLanes) {
+      const int n = count - i < kLanes ? static_cast<int>(count - i) : kLanes;
+      for (int j = 0; j < n; ++j) near[j] = items<T>(x)[(i + j) * stride];
+      const int chain = n == kLanes ? 0 : 1;
+      sums[chain] = v_fma(v_load_first<T>(near, n), v_load_first<F32>(w + i, n), sums[chain]);
+    }
+    return v_sum(v_add(v_add(sums[0], sums[1]), v_add(sums[2], sums[3])));
+  });
+}
+
+void add_scaled(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count) {
+  with_type(type, [&](auto t) {
+    typedef decltype(t) T;
+    const typename T::Item *p = items<T>(x);
+    int64_t i = 0;
+    if (stride == 1)
+      for (; i + kLanes <= count; i += kLanes) v_store(sums + i, v_fma(T::load(p + i), v_set(g), v_load(sums + i)));
+    for (; i < count; ++i) sums[i] = s_fma(T::get(p + i * stride), g, sums[i]);
+  });
+}
+
+void scale(const float *w, float g, char *out, DType type, int64_t stride, int64_t count, bool add, bool stream) {
+  with_type(type, [&](auto t) {
+    typedef decltype(t) T;
+    typename T::Item *p = items<T>(out);
+    int64_t i = 0;
+    if (stride == 1 && !add) {
+      if (stream && sizeof(typename T::Item) == sizeof(float)) {
+        // Streaming stores want whole aligned vectors.
+        for (; i < count && reinterpret_cast<uintptr_t>(p + i) % sizeof(Vec) != 0; ++i) T::put(p + i, g * w[i]);
+        for (; i + kLanes <= count; i += kLanes)
+          v_stream(reinterpret_cast<float *>(p + i), v_mul(v_set(g), v_load(w + i)));
+      }
+      for (; i + kLanes <= count; i += kLanes) T::store(p + i, v_mul(v_set(g), v_load(w + i)));
+    }
+    for (; i < count; ++i) {
+      typename T::Item *to = p + i * stride;
+      T::put(to, add ? T::get(to) + g * w[i] : g * w[i]);
+    }
+  });
+}
+
+}  // namespace

@@ -1,0 +1,360 @@
+// One vector of floats per SIMD level. The level is chosen by a macro on the command line; see CMakeLists.txt.
+// Everything has internal linkage: an instruction of one level must never end up in code that other levels share.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16) || defined(DXDW_LEVEL_AVX2)
+#include <immintrin.h>
+#elif defined(DXDW_LEVEL_NEON)
+#include <arm_neon.h>
+#endif
+
+namespace {
+
+#define DXDW_INLINE static inline __attribute__((always_inline))
+
+// ---- 16-bit floats, one at a time ----
+
+DXDW_INLINE float float_of_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+DXDW_INLINE uint32_t bits_of_float(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+DXDW_INLINE float from_bf16(uint16_t half) { return float_of_bits(static_cast<uint32_t>(half) << 16); }
+
+DXDW_INLINE uint16_t to_bf16(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const uint32_t quiet = (bits >> 16) | 0x40u;
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+#if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16) || defined(DXDW_LEVEL_AVX2)
+
+DXDW_INLINE float from_f16(uint16_t half) { return _cvtsh_ss(half); }
+DXDW_INLINE uint16_t to_f16(float value) { return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+
+#else
+
+DXDW_INLINE float from_f16(uint16_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1fu;
+  const uint32_t fraction = half & 0x3ffu;
+  if (exponent == 0x1f) return float_of_bits(sign | 0x7f800000u | (fraction << 13) | (fraction != 0 ? 0x400000u : 0u));
+  if (exponent != 0) return float_of_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
+  // Subnormal: fraction units of 2^-24, exact in float32.
+  return float_of_bits(sign | bits_of_float(static_cast<float>(fraction) * 5.9604644775390625e-8f));
+}
+
+DXDW_INLINE uint16_t to_f16(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude >= 0x38800000u) {
+    const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+    return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+  }
+  if (magnitude < 0x33000000u) return static_cast<uint16_t>(sign);
+  // Subnormal result: shift the fraction into units of 2^-24, rounding to nearest even.
+  const uint32_t shift = 126u - (magnitude >> 23);
+  const uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u;
+  const uint32_t kept = fraction >> shift;
+  const uint32_t rest = fraction & ((1u << shift) - 1u);
+  const uint32_t half = 1u << (shift - 1);
+  return static_cast<uint16_t>(sign | (kept + (rest > half || (rest == half && (kept & 1u)) ? 1u : 0u)));
+}
+
+#endif
+
+// ---- A vector of floats ----
+
+#if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16)
+
+#if defined(DXDW_LEVEL_AVX512BF16)
+constexpr char kName[] = "avx512bf16";
+#define DXDW_TABLE kernels_avx512bf16
+#define DXDW_BF16_PAIRS 1
+#else
+constexpr char kName[] = "avx512";
+#define DXDW_TABLE kernels_avx512
+#endif
+constexpr bool kFused = true;
+constexpr int kLanes = 16;
+// 28 accumulators, 2 vectors of B, 1 broadcast: 31 of 32 registers.
+constexpr int kTileRows = 14, kTileVectors = 2;
+
+typedef __m512 Vec;
+
+DXDW_INLINE Vec v_zero() { return _mm512_setzero_ps(); }
+DXDW_INLINE Vec v_load(const float *p) { return _mm512_loadu_ps(p); }
+DXDW_INLINE void v_store(float *p, Vec v) { _mm512_storeu_ps(p, v); }
+DXDW_INLINE void v_stream(float *p, Vec v) { _mm512_stream_ps(p, v); }
+DXDW_INLINE __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
+DXDW_INLINE Vec v_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+DXDW_INLINE void v_store_n(float *p, Vec v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
+DXDW_INLINE Vec v_set(float x) { return _mm512_set1_ps(x); }
+DXDW_INLINE Vec v_add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+DXDW_INLINE Vec v_mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+DXDW_INLINE Vec v_from_f16(const uint16_t *p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+}
+DXDW_INLINE void v_to_f16(uint16_t *p, Vec v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+DXDW_INLINE void v_to_bf16(uint16_t *p, Vec v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i rounded =
+      _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i result = _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
+  _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(result));
+}
+
+// 16 x 16, rows to columns.
+DXDW_INLINE void v_transpose(Vec *r) {
+  Vec t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+    r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+#if defined(DXDW_BF16_PAIRS)
+// acc + the two products of each pair.
+DXDW_INLINE Vec v_dot_pairs(Vec a, Vec b, Vec acc) { return _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b)); }
+// The first n pairs (low[i], high[i]), zeros behind them.
+DXDW_INLINE Vec v_pairs(const uint16_t *low, const uint16_t *high, int n) {
+  const __m512i l = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), low));
+  const __m512i h = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), high));
+  return _mm512_castsi512_ps(_mm512_or_si512(l, _mm512_slli_epi32(h, 16)));
+}
+#endif
+
+#elif defined(DXDW_LEVEL_AVX2)
+
+constexpr char kName[] = "avx2";
+#define DXDW_TABLE kernels_avx2
+constexpr bool kFused = true;
+constexpr int kLanes = 8;
+// 12 accumulators, 2 vectors of B, 1 broadcast: 15 of 16 registers.
+constexpr int kTileRows = 6, kTileVectors = 2;
+
+typedef __m256 Vec;
+
+DXDW_INLINE Vec v_zero() { return _mm256_setzero_ps(); }
+DXDW_INLINE Vec v_load(const float *p) { return _mm256_loadu_ps(p); }
+DXDW_INLINE void v_store(float *p, Vec v) { _mm256_storeu_ps(p, v); }
+DXDW_INLINE void v_stream(float *p, Vec v) { _mm256_stream_ps(p, v); }
+DXDW_INLINE __m256i first(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+DXDW_INLINE Vec v_load_n(const float *p, int n) { return _mm256_maskload_ps(p, first(n)); }
+DXDW_INLINE void v_store_n(float *p, Vec v, int n) { _mm256_maskstore_ps(p, first(n), v); }
+DXDW_INLINE Vec v_set(float x) { return _mm256_set1_ps(x); }
+DXDW_INLINE Vec v_add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+DXDW_INLINE Vec v_mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
+DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+DXDW_INLINE Vec v_from_f16(const uint16_t *p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+}
+DXDW_INLINE void v_to_f16(uint16_t *p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+DXDW_INLINE void v_to_bf16(uint16_t *p, Vec v) {
+  float lanes[kLanes];
+  v_store(lanes, v);
+  for (int i = 0; i < kLanes; ++i) p[i] = to_bf16(lanes[i]);
+}
+
+// 8 x 8, rows to columns.
+DXDW_INLINE void v_transpose(Vec *r) {
+  Vec t[8], u[8];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+    r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+  }
+}
+
+#else
+
+#if defined(DXDW_LEVEL_NEON)
+constexpr char kName[] = "neon";
+#define DXDW_TABLE kernels_neon
+constexpr bool kFused = true;
+// 24 accumulators, 2 vectors of B, 1 broadcast: 27 of 32 registers.
+constexpr int kTileRows = 12, kTileVectors = 2;
+#else
+constexpr char kName[] = "baseline";
+#define DXDW_TABLE kernels_baseline
+constexpr bool kFused = false;
+// 8 accumulators, 2 vectors of B, 1 broadcast, products: 16 registers.
+constexpr int kTileRows = 4, kTileVectors = 2;
+#endif
+constexpr int kLanes = 4;
+
+typedef float Vec __attribute__((vector_size(16)));
+
+DXDW_INLINE Vec v_zero() { return Vec{0, 0, 0, 0}; }
+DXDW_INLINE Vec v_load(const float *p) {
+  Vec v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+DXDW_INLINE void v_store(float *p, Vec v) { memcpy(p, &v, sizeof v); }
+DXDW_INLINE void v_stream(float *p, Vec v) { memcpy(p, &v, sizeof v); }
+DXDW_INLINE Vec v_load_n(const float *p, int n) {
+  float lanes[kLanes] = {0, 0, 0, 0};
+  for (int i = 0; i < n && i < kLanes; ++i) lanes[i] = p[i];
+  return v_load(lanes);
+}
+DXDW_INLINE void v_store_n(float *p, Vec v, int n) {
+  for (int i = 0; i < n && i < kLanes; ++i) p[i] = v[i];
+}
+DXDW_INLINE Vec v_set(float x) { return Vec{x, x, x, x}; }
+DXDW_INLINE Vec v_add(Vec a, Vec b) { return a + b; }
+DXDW_INLINE Vec v_mul(Vec a, Vec b) { return a * b; }
+#if defined(DXDW_LEVEL_NEON)
+DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+#else
+DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return c + a * b; }
+#endif
+DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
+  return Vec{from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
+}
+DXDW_INLINE Vec v_from_f16(const uint16_t *p) {
+  return Vec{from_f16(p[0]), from_f16(p[1]), from_f16(p[2]), from_f16(p[3])};
+}
+DXDW_INLINE void v_to_f16(uint16_t *p, Vec v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = to_f16(v[i]);
+}
+DXDW_INLINE void v_to_bf16(uint16_t *p, Vec v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = to_bf16(v[i]);
+}
+
+// 4 x 4, rows to columns.
+DXDW_INLINE void v_transpose(Vec *r) {
+  const Vec a = r[0], b = r[1], c = r[2], d = r[3];
+  for (int i = 0; i < 4; ++i) r[i] = Vec{a[i], b[i], c[i], d[i]};
+}
+
+#endif
+
+// ---- What follows from the above on every level ----
+
+constexpr int kTileCols = kTileVectors * kLanes;
+
+// One float as the level rounds a multiply-add.
+DXDW_INLINE float s_fma(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : c + a * b; }
+
+DXDW_INLINE float v_sum(Vec v) {
+  float lanes[kLanes];
+  v_store(lanes, v);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
+// kLanes 16-bit items of which the first n come from memory, the others are 0.
+DXDW_INLINE void v_copy_n(uint16_t *to, const uint16_t *from, int n) {
+#if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16)
+  _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), _mm256_maskz_loadu_epi16(first(n), from));
+#else
+  for (int i = 0; i < kLanes; ++i) to[i] = i < n ? from[i] : 0;
+#endif
+}
+DXDW_INLINE void v_copy_n(float *to, const float *from, int n) { v_store(to, v_load_n(from, n)); }
+
+// The element types of memory: floats are what the kernels compute with.
+struct F32 {
+  typedef float Item;
+  DXDW_INLINE float get(const Item *p) { return *p; }
+  DXDW_INLINE void put(Item *p, float v) { *p = v; }
+  DXDW_INLINE Vec load(const Item *p) { return v_load(p); }
+  DXDW_INLINE void store(Item *p, Vec v) { v_store(p, v); }
+};
+
+struct F16 {
+  typedef uint16_t Item;
+  DXDW_INLINE float get(const Item *p) { return from_f16(*p); }
+  DXDW_INLINE void put(Item *p, float v) { *p = to_f16(v); }
+  DXDW_INLINE Vec load(const Item *p) { return v_from_f16(p); }
+  DXDW_INLINE void store(Item *p, Vec v) { v_to_f16(p, v); }
+};
+
+struct BF16 {
+  typedef uint16_t Item;
+  DXDW_INLINE float get(const Item *p) { return from_bf16(*p); }
+  DXDW_INLINE void put(Item *p, float v) { *p = to_bf16(v); }
+  DXDW_INLINE Vec load(const Item *p) { return v_from_bf16(p); }
+  DXDW_INLINE void store(Item *p, Vec v) { v_to_bf16(p, v); }
+};
+
+// First n of kLanes elements, zeros behind them, without touching memory beyond.
+template <typename T>
+DXDW_INLINE Vec v_load_first(const typename T::Item *p, int n) {
+  if (n == kLanes) return T::load(p);
+  if (sizeof(typename T::Item) == sizeof(float)) return v_load_n(reinterpret_cast<const float *>(p), n);
+  typename T::Item items[kLanes];
+  v_copy_n(items, p, n);
+  return T::load(items);
+}
+
+template <typename T>
+DXDW_INLINE void v_store_first(typename T::Item *p, Vec v, int n) {
+  if (n == kLanes) return T::store(p, v);
+  typename T::Item items[kLanes];
+  T::store(items, v);
+  for (int i = 0; i < n; ++i) p[i] = items[i];
+}
+
+}  // namespace

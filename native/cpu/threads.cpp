@@ -1,0 +1,165 @@
+#include "threads.hpp"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "counters.hpp"
+
+namespace dxdw {
+namespace cpu {
+
+namespace {
+
+// A call's tasks, on its caller's stack.
+struct Job {
+  void (*task)(void *, int64_t, int32_t);
+  void *context;
+  int64_t count;
+  int32_t most_helpers;
+  std::atomic<int64_t> next{0};
+  std::atomic<int32_t> slots{1};    // 0 is the caller's
+  std::atomic<int32_t> helpers{0};  // workers inside; changed under the lock
+  Job *link = nullptr;
+};
+
+constexpr int kSpins = 2000;  // some ten microseconds: the next call of a caller in a loop finds the workers awake
+constexpr size_t kStack = 256 << 10;
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t work_arrived = PTHREAD_COND_INITIALIZER;
+pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
+Job *jobs = nullptr;
+int32_t workers = 0;
+std::atomic<uint32_t> arrivals{0};
+std::atomic<int32_t> wanted{0};  // 0 = what the machine allows
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void work(Job *job, int32_t slot) {
+  for (;;) {
+    const int64_t index = job->next.fetch_add(1, std::memory_order_relaxed);
+    if (index >= job->count) return;
+    job->task(job->context, index, slot);
+  }
+}
+
+// Under the lock: a job that still has tasks and room for a helper.
+Job *find_job() {
+  for (Job *job = jobs; job != nullptr; job = job->link)
+    if (job->helpers.load(std::memory_order_relaxed) < job->most_helpers &&
+        job->slots.load(std::memory_order_relaxed) <= job->most_helpers &&
+        job->next.load(std::memory_order_relaxed) < job->count)
+      return job;
+  return nullptr;
+}
+
+void *worker(void *) {
+  pthread_mutex_lock(&lock);
+  for (;;) {
+    Job *job = find_job();
+    if (job == nullptr) {
+      const uint32_t seen = arrivals.load(std::memory_order_relaxed);
+      pthread_mutex_unlock(&lock);
+      for (int i = 0; i < kSpins && arrivals.load(std::memory_order_relaxed) == seen; ++i) relax();
+      pthread_mutex_lock(&lock);
+      if (arrivals.load(std::memory_order_relaxed) == seen) pthread_cond_wait(&work_arrived, &lock);
+      continue;
+    }
+    job->helpers.fetch_add(1, std::memory_order_relaxed);
+    const int32_t slot = job->slots.fetch_add(1, std::memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+    work(job, slot);
+    pthread_mutex_lock(&lock);
+    if (job->helpers.fetch_sub(1, std::memory_order_release) == 1) pthread_cond_broadcast(&helper_left);
+  }
+  return nullptr;
+}
+
+// Under the lock. A thread that can't be had is done without.
+void hire(int32_t needed) {
+  while (workers < needed) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, kStack);
+    pthread_t thread;
+    const int failed = pthread_create(&thread, &attributes, worker, nullptr);
+    pthread_attr_destroy(&attributes);
+    if (failed) return;
+    ++workers;
+  }
+}
+
+int32_t machine_threads() {
+  cpu_set_t set;
+  int32_t count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                              : static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (count < 1) count = 1;
+  return count > kMostThreads ? kMostThreads : count;
+}
+
+}  // namespace
+
+Status set_threads(int32_t threads) {
+  if (threads < 0 || threads > kMostThreads)
+    return fail(DXDW_INVALID_ARGUMENT, "threads: %d is outside 0 to %d", threads, kMostThreads);
+  wanted.store(threads, std::memory_order_relaxed);
+  return DXDW_OK;
+}
+
+int32_t threads() {
+  static const int32_t allowed = machine_threads();
+  const int32_t set = wanted.load(std::memory_order_relaxed);
+  return set != 0 ? set : allowed;
+}
+
+void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, int32_t), void *context) {
+  if (threads > count) threads = static_cast<int32_t>(count);
+  if (threads <= 1) {
+    for (int64_t i = 0; i < count; ++i) task(context, i, 0);
+    return;
+  }
+  counters.pool_jobs.fetch_add(1, std::memory_order_relaxed);
+  Job job;
+  job.task = task;
+  job.context = context;
+  job.count = count;
+  job.most_helpers = threads - 1;
+  pthread_mutex_lock(&lock);
+  hire(threads - 1);
+  job.link = jobs;
+  jobs = &job;
+  arrivals.fetch_add(1, std::memory_order_relaxed);
+  pthread_cond_broadcast(&work_arrived);
+  pthread_mutex_unlock(&lock);
+
+  work(&job, 0);
+
+  for (int i = 0; i < kSpins && job.helpers.load(std::memory_order_acquire) != 0; ++i) relax();
+  pthread_mutex_lock(&lock);
+  Job **link = &jobs;
+  while (*link != &job) link = &(*link)->link;
+  *link = job.link;
+  while (job.helpers.load(std::memory_order_acquire) != 0) pthread_cond_wait(&helper_left, &lock);
+  pthread_mutex_unlock(&lock);
+}
+
+void wait_politely(int *rounds) {
+  if (++*rounds < 200)
+    relax();
+  else
+    sched_yield();
+}
+
+}  // namespace cpu
+}  // namespace dxdw

@@ -1,0 +1,12 @@
+// Element types inside the library. Free of functions with external linkage: the SIMD kernels include it.
+#pragma once
+
+#include <stdint.h>
+
+namespace dxdw {
+
+enum class DType : uint8_t { f32, f16, bf16 };
+
+static inline int64_t size_of(DType type) { return type == DType::f32 ? 4 : 2; }
+
+}  // namespace dxdw
