@@ -1,0 +1,674 @@
+package io.github.dxdw;
+
+import io.github.dxdw.internal.Arguments;
+import io.github.dxdw.internal.Frame;
+import io.github.dxdw.internal.Library;
+import java.nio.file.Path;
+import java.util.Optional;
+
+/**
+ * The kernels. T = tokens, K = inputs, N = outputs, D = features.
+ *
+ * <table>
+ * <caption>Functions</caption>
+ * <tr><th>method</th><th>formula</th><th>shapes</th></tr>
+ * <tr><td>{@link #y y}</td><td>Y = X &middot; W</td><td>X [T, K], W [K, N], Y [T, N]</td></tr>
+ * <tr><td>{@link #dx dx}</td><td>dX = dY &middot; W<sup>T</sup></td>
+ * <td>dY [T, N], W [K, N], dX [T, K]</td></tr>
+ * <tr><td>{@link #dw dw}</td><td>dW += X<sup>T</sup> &middot; dY</td>
+ * <td>X [T, K], dY [T, N], dW [K, N]</td></tr>
+ * <tr><td>{@link #dwReduce dwReduce}</td><td>dW += sum over s of partials[s]</td>
+ * <td>partials [split, K, N], dW [K, N]</td></tr>
+ * <tr><td>{@link #weightedSum weightedSum}</td><td>y[i] = sum over d of x[i, d] &middot; w[d]</td>
+ * <td>x [..., D], w [D], y [...]</td></tr>
+ * <tr><td>{@link #weightedSumBackward weightedSumBackward}</td>
+ * <td>gx[i, d] = g[i] &middot; w[d]; gw[d] += sum over i of x[i, d] &middot; g[i]</td>
+ * <td>x, gx [..., D], w, gw [D], g [...]</td></tr>
+ * </table>
+ *
+ * <p>Inputs of a call have one type; the output has that type or float32. Inputs take any strides,
+ * 0 and negative ones included; outputs take any under which no two elements share memory. An
+ * output must not share an element with another operand or the workspace. All operands lie on one
+ * device. Weight gradients are added to what the output holds, everything else is assigned; {@link
+ * Options#withAccumulate} changes that. Empty sizes are legal: a contraction of length 0 assigns
+ * zeros or adds nothing.
+ *
+ * <p>All checks come before the first write: after an {@link IllegalArgumentException}, {@link
+ * IllegalStateException} or {@link WrongThreadException} the outputs are as they were. Any number
+ * of threads may call at once; calls that write the same output must be ordered by the caller. A
+ * call on the CPU is complete on return, and so is one on a GPU unless its options name a stream.
+ *
+ * <p>Every method that computes throws {@link LibraryLoadException} if the native library can't be
+ * loaded; {@link #isAvailable()} tells beforehand.
+ */
+public final class Dxdw {
+  private Dxdw() {}
+
+  // ---- y ----
+
+  /**
+   * Y = X &middot; W: {@code y[t, n] = sum over k of x[t, k] * w[k, n]}.
+   *
+   * @param x inputs X [T, K]
+   * @param w weights W [K, N]
+   * @param y outputs Y [T, N], written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void y(Tensor x, Tensor w, Tensor y) {
+    y(x, w, y, Options.defaults());
+  }
+
+  /**
+   * Y = X &middot; W: {@code y[t, n] = sum over k of x[t, k] * w[k, n]}.
+   *
+   * @param x inputs X [T, K]
+   * @param w weights W [K, N]
+   * @param y outputs Y [T, N], written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void y(Tensor x, Tensor w, Tensor y, Options options) {
+    frameY(x, w, y, options).run(Frame.Y, 1, 1);
+  }
+
+  /**
+   * Says what {@link #y} with the same arguments would run, after the same checks, without running
+   * it. Contents of memory play no part.
+   *
+   * @param x inputs X [T, K]
+   * @param w weights W [K, N]
+   * @param y outputs Y [T, N], written
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainY(Tensor x, Tensor w, Tensor y) {
+    return explainY(x, w, y, Options.defaults());
+  }
+
+  /**
+   * Says what {@link #y} with the same arguments would run, after the same checks, without running
+   * it. Contents of memory play no part.
+   *
+   * @param x inputs X [T, K]
+   * @param w weights W [K, N]
+   * @param y outputs Y [T, N], written
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainY(Tensor x, Tensor w, Tensor y, Options options) {
+    return frameY(x, w, y, options).explain(Frame.Y, 1, 1);
+  }
+
+  // ---- dx ----
+
+  /**
+   * dX = dY &middot; W<sup>T</sup>: {@code dx[t, k] = sum over n of dy[t, n] * w[k, n]}.
+   *
+   * @param dy gradient dY [T, N]
+   * @param w weights W [K, N]
+   * @param dx gradient dX [T, K], written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dx(Tensor dy, Tensor w, Tensor dx) {
+    dx(dy, w, dx, Options.defaults());
+  }
+
+  /**
+   * dX = dY &middot; W<sup>T</sup>: {@code dx[t, k] = sum over n of dy[t, n] * w[k, n]}.
+   *
+   * @param dy gradient dY [T, N]
+   * @param w weights W [K, N]
+   * @param dx gradient dX [T, K], written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dx(Tensor dy, Tensor w, Tensor dx, Options options) {
+    frameDx(dy, w, dx, options).run(Frame.DX, 1, 1);
+  }
+
+  /**
+   * Says what {@link #dx} with the same arguments would run, after the same checks, without running
+   * it. Contents of memory play no part.
+   *
+   * @param dy gradient dY [T, N]
+   * @param w weights W [K, N]
+   * @param dx gradient dX [T, K], written
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDx(Tensor dy, Tensor w, Tensor dx) {
+    return explainDx(dy, w, dx, Options.defaults());
+  }
+
+  /**
+   * Says what {@link #dx} with the same arguments would run, after the same checks, without running
+   * it. Contents of memory play no part.
+   *
+   * @param dy gradient dY [T, N]
+   * @param w weights W [K, N]
+   * @param dx gradient dX [T, K], written
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDx(Tensor dy, Tensor w, Tensor dx, Options options) {
+    return frameDx(dy, w, dx, options).explain(Frame.DX, 1, 1);
+  }
+
+  // ---- dw ----
+
+  /**
+   * dW += X<sup>T</sup> &middot; dY: {@code dw[k, n] += sum over t of x[t, k] * dy[t, n]}. The
+   * library chooses the slices, and adds them up deterministically.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dw(Tensor x, Tensor dy, Tensor dw) {
+    dw(x, dy, dw, 0, Reduction.DETERMINISTIC, Options.defaults());
+  }
+
+  /**
+   * dW += X<sup>T</sup> &middot; dY: {@code dw[k, n] += sum over t of x[t, k] * dy[t, n]}.
+   *
+   * <p>With {@link Reduction#DETERMINISTIC} the result equals, to the bit, {@link #dwReduce} over
+   * the partials that split = 1 assigns for each slice alone.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @param split slices of T: 0 to max(T, 1). Slice s covers the tokens from s * ceil(T / split)
+   *     on; 0 lets the library choose, from shapes, types and device alone
+   * @param reduction how slices are added up
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dw(
+      Tensor x, Tensor dy, Tensor dw, int split, Reduction reduction, Options options) {
+    Arguments.present(reduction, "reduction");
+    frameDw(x, dy, dw, options).run(Frame.DW, split, deterministic(reduction));
+  }
+
+  /**
+   * Says what {@link #dw} with the same arguments would run, after the same checks, without running
+   * it. Contents of memory play no part.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDw(Tensor x, Tensor dy, Tensor dw) {
+    return explainDw(x, dy, dw, 0, Reduction.DETERMINISTIC, Options.defaults());
+  }
+
+  /**
+   * Says what {@link #dw} with the same arguments would run, after the same checks, without running
+   * it. Contents of memory play no part.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @param split slices of T: 0 to max(T, 1). Slice s covers the tokens from s * ceil(T / split)
+   *     on; 0 lets the library choose, from shapes, types and device alone
+   * @param reduction how slices are added up
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDw(
+      Tensor x, Tensor dy, Tensor dw, int split, Reduction reduction, Options options) {
+    Arguments.present(reduction, "reduction");
+    return frameDw(x, dy, dw, options).explain(Frame.DW, split, deterministic(reduction));
+  }
+
+  // ---- dwReduce ----
+
+  /**
+   * dW += sum over s of partials[s], in the order s = 0, 1, 2, ..., in float32.
+   *
+   * @param partials partial sums [split, K, N], float32
+   * @param dw gradient dW [K, N], float32, added to
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dwReduce(Tensor partials, Tensor dw) {
+    dwReduce(partials, dw, Options.defaults());
+  }
+
+  /**
+   * dW += sum over s of partials[s], in the order s = 0, 1, 2, ..., in float32.
+   *
+   * @param partials partial sums [split, K, N], float32
+   * @param dw gradient dW [K, N], float32, added to
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dwReduce(Tensor partials, Tensor dw, Options options) {
+    frameDwReduce(partials, dw, options).run(Frame.DW_REDUCE, 1, 1);
+  }
+
+  /**
+   * Says what {@link #dwReduce} with the same arguments would run, after the same checks, without
+   * running it. Contents of memory play no part.
+   *
+   * @param partials partial sums [split, K, N], float32
+   * @param dw gradient dW [K, N], float32, added to
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDwReduce(Tensor partials, Tensor dw) {
+    return explainDwReduce(partials, dw, Options.defaults());
+  }
+
+  /**
+   * Says what {@link #dwReduce} with the same arguments would run, after the same checks, without
+   * running it. Contents of memory play no part.
+   *
+   * @param partials partial sums [split, K, N], float32
+   * @param dw gradient dW [K, N], float32, added to
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDwReduce(Tensor partials, Tensor dw, Options options) {
+    return frameDwReduce(partials, dw, options).explain(Frame.DW_REDUCE, 1, 1);
+  }
+
+  // ---- weightedSum ----
+
+  /**
+   * y[i] = sum over d of x[i, d] &middot; w[d].
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param y sums y [...], of the leading dimensions of x, written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void weightedSum(Tensor x, Tensor w, Tensor y) {
+    weightedSum(x, w, y, Options.defaults());
+  }
+
+  /**
+   * y[i] = sum over d of x[i, d] &middot; w[d].
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param y sums y [...], of the leading dimensions of x, written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void weightedSum(Tensor x, Tensor w, Tensor y, Options options) {
+    frameWeightedSum(x, w, y, options).run(Frame.WEIGHTED_SUM, 1, 1);
+  }
+
+  /**
+   * Says what {@link #weightedSum} with the same arguments would run, after the same checks,
+   * without running it. Contents of memory play no part.
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param y sums y [...], of the leading dimensions of x, written
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainWeightedSum(Tensor x, Tensor w, Tensor y) {
+    return explainWeightedSum(x, w, y, Options.defaults());
+  }
+
+  /**
+   * Says what {@link #weightedSum} with the same arguments would run, after the same checks,
+   * without running it. Contents of memory play no part.
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param y sums y [...], of the leading dimensions of x, written
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainWeightedSum(Tensor x, Tensor w, Tensor y, Options options) {
+    return frameWeightedSum(x, w, y, options).explain(Frame.WEIGHTED_SUM, 1, 1);
+  }
+
+  // ---- weightedSumBackward ----
+
+  /**
+   * gx[i, d] = g[i] &middot; w[d] and gw[d] += sum over i of x[i, d] &middot; g[i].
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param g gradient of y, of the leading dimensions of x
+   * @param gx gradient of x, written; null = not wanted, costs nothing
+   * @param gw gradient of w [D], added to; null = not wanted, costs nothing
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void weightedSumBackward(Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw) {
+    weightedSumBackward(x, w, g, gx, gw, Options.defaults());
+  }
+
+  /**
+   * gx[i, d] = g[i] &middot; w[d] and gw[d] += sum over i of x[i, d] &middot; g[i].
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param g gradient of y, of the leading dimensions of x
+   * @param gx gradient of x, written; null = not wanted, costs nothing
+   * @param gw gradient of w [D], added to; null = not wanted, costs nothing
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void weightedSumBackward(
+      Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw, Options options) {
+    frameWeightedSumBackward(x, w, g, gx, gw, options).run(Frame.WEIGHTED_SUM_BACKWARD, 1, 1);
+  }
+
+  /**
+   * Says what {@link #weightedSumBackward} with the same arguments would run, after the same
+   * checks, without running it. Contents of memory play no part.
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param g gradient of y, of the leading dimensions of x
+   * @param gx gradient of x, written; null = not wanted, costs nothing
+   * @param gw gradient of w [D], added to; null = not wanted, costs nothing
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainWeightedSumBackward(
+      Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw) {
+    return explainWeightedSumBackward(x, w, g, gx, gw, Options.defaults());
+  }
+
+  /**
+   * Says what {@link #weightedSumBackward} with the same arguments would run, after the same
+   * checks, without running it. Contents of memory play no part.
+   *
+   * @param x features x [..., D] of rank 1 to 32
+   * @param w weights w [D]
+   * @param g gradient of y, of the leading dimensions of x
+   * @param gx gradient of x, written; null = not wanted, costs nothing
+   * @param gw gradient of w [D], added to; null = not wanted, costs nothing
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainWeightedSumBackward(
+      Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw, Options options) {
+    return frameWeightedSumBackward(x, w, g, gx, gw, options)
+        .explain(Frame.WEIGHTED_SUM_BACKWARD, 1, 1);
+  }
+
+  // ---- Frames ----
+
+  private static int deterministic(Reduction reduction) {
+    return reduction == Reduction.DETERMINISTIC ? 1 : 0;
+  }
+
+  private static Frame frameY(Tensor x, Tensor w, Tensor y, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(w, "w");
+    Arguments.present(y, "y");
+    Arguments.present(options, "options");
+    Frame frame = Frame.current().input(0, x.view()).input(1, w.view()).output(2, y.view(), "y");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameDx(Tensor dy, Tensor w, Tensor dx, Options options) {
+    Arguments.present(dy, "dy");
+    Arguments.present(w, "w");
+    Arguments.present(dx, "dx");
+    Arguments.present(options, "options");
+    Frame frame = Frame.current().input(0, dy.view()).input(1, w.view()).output(2, dx.view(), "dx");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameDw(Tensor x, Tensor dy, Tensor dw, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(dy, "dy");
+    Arguments.present(dw, "dw");
+    Arguments.present(options, "options");
+    Frame frame = Frame.current().input(0, x.view()).input(1, dy.view()).output(2, dw.view(), "dw");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameDwReduce(Tensor partials, Tensor dw, Options options) {
+    Arguments.present(partials, "partials");
+    Arguments.present(dw, "dw");
+    Arguments.present(options, "options");
+    Frame frame = Frame.current().input(0, partials.view()).output(1, dw.view(), "dw");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameWeightedSum(Tensor x, Tensor w, Tensor y, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(w, "w");
+    Arguments.present(y, "y");
+    Arguments.present(options, "options");
+    Frame frame = Frame.current().input(0, x.view()).input(1, w.view()).output(2, y.view(), "y");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameWeightedSumBackward(
+      Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(w, "w");
+    Arguments.present(g, "g");
+    Arguments.present(options, "options");
+    Frame frame = Frame.current().input(0, x.view()).input(1, w.view()).input(2, g.view());
+    if (gx == null) {
+      frame.absent(3);
+    } else {
+      frame.output(3, gx.view(), "gx");
+    }
+    if (gw == null) {
+      frame.absent(4);
+    } else {
+      frame.output(4, gw.view(), "gw");
+    }
+    return withOptions(frame, options);
+  }
+
+  private static Frame withOptions(Frame frame, Options options) {
+    if (options == Options.defaults()) {
+      return frame;
+    }
+    Stream stream = options.stream().orElse(null);
+    Tensor workspace = options.workspace().orElse(null);
+    return frame.options(
+        options.accumulate(),
+        options.precision(),
+        options.batchInvariant(),
+        stream == null ? null : stream.handle(),
+        workspace == null ? null : workspace.view());
+  }
+
+  /** destination = source. */
+  static void copy(Tensor source, Tensor destination) {
+    Frame.current()
+        .input(0, source.view())
+        .output(1, destination.view(), "destination")
+        .run(Frame.COPY, 1, 1);
+  }
+
+  // ---- The library ----
+
+  /**
+   * Can the native library be used? Loads it when it is not loaded yet. Never throws.
+   *
+   * @return true if so
+   */
+  public static boolean isAvailable() {
+    return Library.failure() == null;
+  }
+
+  /**
+   * Why the native library can't be used. Never throws.
+   *
+   * @return a {@link LibraryLoadException} that lists every attempt with its cause; empty when the
+   *     library is available
+   */
+  public static Optional<Throwable> unavailabilityCause() {
+    return Optional.ofNullable(Library.failure());
+  }
+
+  /**
+   * Sets how many CPU threads a call may use, the caller's own included. Counts for all threads of
+   * the process, from the next call on.
+   *
+   * @param threads 1 to 1024; 0 = as many processors as the JVM may use, which is the default
+   * @throws IllegalArgumentException if it is outside of 0 to 1024
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static void setThreads(int threads) {
+    Library.setThreads(threads);
+  }
+
+  /**
+   * How many CPU threads a call may use.
+   *
+   * @return threads, the caller's own included
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static int threads() {
+    return Library.threads();
+  }
+
+  /**
+   * The version of this library.
+   *
+   * @return the version, such as {@code "1.2.3"}
+   */
+  public static String version() {
+    return Library.version();
+  }
+
+  /**
+   * One line for logs and reports: version, SIMD level in use, CUDA architectures; or why the
+   * native library can't be used. Never throws.
+   *
+   * @return the description
+   */
+  public static String describe() {
+    return Library.describe();
+  }
+
+  /**
+   * The SIMD level of the CPU kernels in use, such as {@code "avx512"}.
+   *
+   * @return the level
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static String simdLevel() {
+    return Library.simdLevel();
+  }
+
+  /**
+   * The file that the native library was loaded from.
+   *
+   * @return an absolute path
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static Path libraryFile() {
+    return Library.file();
+  }
+}

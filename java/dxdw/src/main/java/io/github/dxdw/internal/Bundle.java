@@ -1,0 +1,116 @@
+package io.github.dxdw.internal;
+
+import java.io.ByteArrayInputStream;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.module.ModuleFinder;
+import java.lang.module.ModuleReader;
+import java.lang.module.ModuleReference;
+import java.net.URL;
+import java.net.URLConnection;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Optional;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * The native library as a natives JAR brings it, with its SHA-256 beside it. The folder is no
+ * package, so modules don't encapsulate it.
+ */
+final class Bundle {
+  private static final Pattern SHA256 = Pattern.compile("[0-9a-f]{64}");
+
+  /** Opens the resource of that name. */
+  private interface Opener {
+    Optional<InputStream> open(String resource) throws IOException;
+  }
+
+  private final String sha256;
+  private final byte[] content;
+
+  private Bundle(String sha256, byte[] content) {
+    this.sha256 = sha256;
+    this.content = content;
+  }
+
+  String sha256() {
+    return sha256;
+  }
+
+  byte[] content() {
+    return content;
+  }
+
+  static String resource(String platform) {
+    return "META-INF/dxdw/" + platform + "/libdxdw.so";
+  }
+
+  /**
+   * Looks on the class path, in the modules of the boot layer, then in the rest of the module path.
+   */
+  static Optional<Bundle> find(String platform) throws IOException {
+    String resource = resource(platform);
+    Optional<Bundle> bundle = read(resource, Bundle::openByClassLoader);
+    return bundle.isPresent() ? bundle : read(resource, Bundle::openOnModulePath);
+  }
+
+  private static Optional<Bundle> read(String resource, Opener opener) throws IOException {
+    Optional<InputStream> library = opener.open(resource);
+    if (library.isEmpty()) {
+      return Optional.empty();
+    }
+    byte[] content = Loader.bytes(library.get());
+    Optional<InputStream> hash = opener.open(resource + ".sha256");
+    if (hash.isEmpty()) {
+      throw new IOException(resource + ".sha256 is missing beside the library");
+    }
+    Matcher expected =
+        SHA256.matcher(new String(Loader.bytes(hash.get()), StandardCharsets.US_ASCII));
+    if (!expected.find()) {
+      throw new IOException(resource + ".sha256 holds no SHA-256");
+    }
+    String actual = Cache.sha256(content);
+    if (!actual.equals(expected.group())) {
+      throw new IOException(
+          resource + " is damaged: its SHA-256 is " + actual + ", expected " + expected.group());
+    }
+    return Optional.of(new Bundle(actual, content));
+  }
+
+  private static Optional<InputStream> openByClassLoader(String resource) throws IOException {
+    ClassLoader loader = Bundle.class.getClassLoader();
+    URL url =
+        loader == null ? ClassLoader.getSystemResource(resource) : loader.getResource(resource);
+    if (url == null) {
+      return Optional.empty();
+    }
+    URLConnection connection = url.openConnection();
+    connection.setUseCaches(false);
+    return Optional.of(connection.getInputStream());
+  }
+
+  /** A natives JAR that no module requires is on the module path, but not in the module graph. */
+  private static Optional<InputStream> openOnModulePath(String resource) throws IOException {
+    String modulePath = System.getProperty("jdk.module.path", "");
+    Path[] entries =
+        Arrays.stream(modulePath.split(File.pathSeparator))
+            .filter(entry -> !entry.isEmpty())
+            .map(Path::of)
+            .toArray(Path[]::new);
+    for (ModuleReference module : ModuleFinder.of(entries).findAll()) {
+      if (!module.descriptor().name().startsWith("io.github.dxdw.natives")) {
+        continue;
+      }
+      try (ModuleReader reader = module.open()) {
+        Optional<InputStream> in = reader.open(resource);
+        if (in.isPresent()) {
+          return Optional.of(new ByteArrayInputStream(Loader.bytes(in.get())));
+        }
+      }
+    }
+    return Optional.empty();
+  }
+}

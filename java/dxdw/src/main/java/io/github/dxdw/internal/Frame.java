@@ -1,0 +1,260 @@
+package io.github.dxdw.internal;
+
+import io.github.dxdw.Accumulate;
+import io.github.dxdw.Plan;
+import io.github.dxdw.Precision;
+import io.github.dxdw.bindings.dxdw_h;
+import io.github.dxdw.bindings.dxdw_options;
+import io.github.dxdw.bindings.dxdw_plan;
+import io.github.dxdw.bindings.dxdw_tensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * The arguments of a call in off-heap memory. Each thread has one and uses it again and again, so
+ * that a call allocates nothing: operands and options are filled in, then the call is made, which
+ * empties the frame.
+ */
+public final class Frame {
+  /** Function codes of dxdw_call. */
+  public static final int Y = 0;
+
+  public static final int DX = 1;
+  public static final int DW = 2;
+  public static final int DW_REDUCE = 3;
+  public static final int WEIGHTED_SUM = 4;
+  public static final int WEIGHTED_SUM_BACKWARD = 5;
+  public static final int COPY = 6;
+
+  private static final int OPERANDS = 5;
+  private static final long TENSOR_BYTES = 48;
+  private static final long LIST_BYTES = 8L * View.MAX_RANK;
+  private static final long LISTS = OPERANDS * TENSOR_BYTES;
+  private static final long OPTIONS = LISTS + OPERANDS * 2 * LIST_BYTES;
+  private static final long OPTIONS_BYTES = 40;
+  private static final long PLAN = OPTIONS + OPTIONS_BYTES;
+  private static final long END = PLAN + dxdw_plan.sizeof();
+
+  // Words of a dxdw_tensor; View packs those at 8 and 16.
+  private static final long DATA = 0;
+  private static final long PLACE = 8;
+  private static final long TYPE = 16;
+  private static final long SHAPE = 24;
+  private static final long STRIDES = 32;
+  private static final long BYTE_OFFSET = 40;
+
+  /** ndim = -1 with everything else 0: an operand that is not wanted. */
+  private static final long ABSENT = 0xffff_ffffL;
+
+  private static final ThreadLocal<Frame> CURRENT = ThreadLocal.withInitial(Frame::new);
+
+  static {
+    boolean agrees =
+        dxdw_tensor.sizeof() == TENSOR_BYTES
+            && dxdw_tensor.device_type$offset() == PLACE
+            && dxdw_tensor.device_id$offset() == PLACE + 4
+            && dxdw_tensor.ndim$offset() == TYPE
+            && dxdw_tensor.dtype_code$offset() == TYPE + 4
+            && dxdw_tensor.dtype_bits$offset() == TYPE + 5
+            && dxdw_tensor.dtype_lanes$offset() == TYPE + 6
+            && dxdw_tensor.shape$offset() == SHAPE
+            && dxdw_tensor.strides$offset() == STRIDES
+            && dxdw_tensor.byte_offset$offset() == BYTE_OFFSET
+            && dxdw_options.sizeof() == OPTIONS_BYTES
+            && dxdw_h.DXDW_MAX_NDIM() == View.MAX_RANK
+            && dxdw_h.DXDW_COPY() == COPY;
+    if (!agrees) {
+      throw new AssertionError("the call frame does not agree with the generated layouts");
+    }
+  }
+
+  private final MemorySegment memory = Arena.ofAuto().allocate(END, 64);
+  private final MemorySegment operands = memory.asSlice(0, LISTS);
+  private final MemorySegment optionsMemory = memory.asSlice(OPTIONS, OPTIONS_BYTES);
+  private final MemorySegment plan = memory.asSlice(PLAN, dxdw_plan.sizeof());
+
+  private MemorySegment options = MemorySegment.NULL;
+  private MemorySegment hold0 = MemorySegment.NULL;
+  private MemorySegment hold1 = MemorySegment.NULL;
+  private MemorySegment hold2 = MemorySegment.NULL;
+  private MemorySegment hold3 = MemorySegment.NULL;
+  private MemorySegment hold4 = MemorySegment.NULL;
+  private MemorySegment hold5 = MemorySegment.NULL;
+  private StreamHandle streamInUse;
+
+  private Frame() {
+    for (int slot = 0; slot < OPERANDS; ++slot) {
+      long tensor = slot * TENSOR_BYTES;
+      long list = memory.address() + lists(slot);
+      memory.set(ValueLayout.JAVA_LONG, tensor + SHAPE, list);
+      memory.set(ValueLayout.JAVA_LONG, tensor + STRIDES, list + LIST_BYTES);
+    }
+    dxdw_options.size(optionsMemory, (int) OPTIONS_BYTES);
+    dxdw_plan.size(plan, (int) dxdw_plan.sizeof());
+  }
+
+  private static long lists(int slot) {
+    return LISTS + slot * 2 * LIST_BYTES;
+  }
+
+  /**
+   * The calling thread's frame, empty.
+   *
+   * @throws io.github.dxdw.LibraryLoadException if the native library can't be loaded
+   */
+  public static Frame current() {
+    Library.require();
+    return CURRENT.get();
+  }
+
+  /** Puts an input into the place that the function's operand order gives it. */
+  public Frame input(int slot, View view) {
+    long tensor = slot * TENSOR_BYTES;
+    memory.set(ValueLayout.JAVA_LONG, tensor + DATA, view.address);
+    memory.set(ValueLayout.JAVA_LONG, tensor + PLACE, view.placeWord);
+    memory.set(ValueLayout.JAVA_LONG, tensor + TYPE, view.typeWord);
+    memory.set(ValueLayout.JAVA_LONG, tensor + BYTE_OFFSET, view.byteOffset);
+    long list = lists(slot);
+    int rank = view.rank();
+    for (int d = 0; d < rank; ++d) {
+      memory.set(ValueLayout.JAVA_LONG, list + 8L * d, view.size(d));
+      memory.set(ValueLayout.JAVA_LONG, list + LIST_BYTES + 8L * d, view.stride(d));
+    }
+    hold(slot, view.segment);
+    return this;
+  }
+
+  /** As {@link #input}, for an operand that is written. */
+  public Frame output(int slot, View view, String name) {
+    if (view.segment.isReadOnly()) {
+      clear();
+      throw new IllegalArgumentException(
+          name + ": " + view.describe() + " is read-only, and this is an output");
+    }
+    return input(slot, view);
+  }
+
+  /** Marks an output as not wanted. */
+  public Frame absent(int slot) {
+    long tensor = slot * TENSOR_BYTES;
+    memory.set(ValueLayout.JAVA_LONG, tensor + DATA, 0L);
+    memory.set(ValueLayout.JAVA_LONG, tensor + PLACE, 0L);
+    memory.set(ValueLayout.JAVA_LONG, tensor + TYPE, ABSENT);
+    memory.set(ValueLayout.JAVA_LONG, tensor + BYTE_OFFSET, 0L);
+    return this;
+  }
+
+  private void hold(int slot, MemorySegment segment) {
+    switch (slot) {
+      case 0 -> hold0 = segment;
+      case 1 -> hold1 = segment;
+      case 2 -> hold2 = segment;
+      case 3 -> hold3 = segment;
+      default -> hold4 = segment;
+    }
+  }
+
+  /** Sets options other than the defaults, after the operands; stream and workspace may be null. */
+  public Frame options(
+      Accumulate accumulate,
+      Precision precision,
+      boolean batchInvariant,
+      StreamHandle stream,
+      View workspace) {
+    dxdw_options.accumulate(optionsMemory, accumulate.ordinal());
+    dxdw_options.precision(optionsMemory, precision.ordinal());
+    dxdw_options.flags(optionsMemory, batchInvariant ? dxdw_h.DXDW_BATCH_INVARIANT() : 0);
+    if (stream == null) {
+      dxdw_options.stream(optionsMemory, MemorySegment.NULL);
+    } else {
+      stream.acquire();
+      streamInUse = stream;
+      dxdw_options.stream(optionsMemory, stream.segment());
+    }
+    long bytes = workspace == null ? 0 : workspace.count() * workspace.type.byteSize();
+    if (bytes == 0) {
+      dxdw_options.workspace(optionsMemory, MemorySegment.NULL);
+    } else {
+      if (workspace.segment.isReadOnly()) {
+        clear();
+        throw new IllegalArgumentException("workspace: " + workspace.describe() + " is read-only");
+      }
+      dxdw_options.workspace(
+          optionsMemory, MemorySegment.ofAddress(workspace.address + workspace.byteOffset));
+      hold5 = workspace.segment;
+    }
+    dxdw_options.workspace_bytes(optionsMemory, bytes);
+    options = optionsMemory;
+    return this;
+  }
+
+  /** Makes the call. */
+  public void run(int function, int split, int deterministic) {
+    try {
+      Native.call(
+          function,
+          operands,
+          split,
+          deterministic,
+          options,
+          hold0,
+          hold1,
+          hold2,
+          hold3,
+          hold4,
+          hold5);
+    } finally {
+      clear();
+    }
+  }
+
+  /** Says what the call would run. */
+  public Plan explain(int function, int split, int deterministic) {
+    try {
+      checkUsable(hold0);
+      checkUsable(hold1);
+      checkUsable(hold2);
+      checkUsable(hold3);
+      checkUsable(hold4);
+      checkUsable(hold5);
+      Native.explain(function, operands, split, deterministic, options, plan);
+    } finally {
+      clear();
+    }
+    return new Plan(
+        dxdw_plan.kernel(plan).getString(0),
+        dxdw_plan.level(plan).getString(0),
+        dxdw_plan.split(plan),
+        dxdw_plan.threads(plan),
+        dxdw_plan.tiles(plan),
+        dxdw_plan.workspace_bytes(plan),
+        dxdw_plan.why(plan).getString(0));
+  }
+
+  /**
+   * Explaining reads no memory, yet an operand that could not be used is refused as in the call.
+   */
+  private static void checkUsable(MemorySegment segment) {
+    if (!segment.scope().isAlive()) {
+      throw new IllegalStateException("Already closed");
+    }
+    if (!segment.isAccessibleBy(Thread.currentThread())) {
+      throw new WrongThreadException("the memory belongs to another thread's confined arena");
+    }
+  }
+
+  private void clear() {
+    if (streamInUse != null) {
+      streamInUse.release();
+      streamInUse = null;
+    }
+    options = MemorySegment.NULL;
+    hold0 = MemorySegment.NULL;
+    hold1 = MemorySegment.NULL;
+    hold2 = MemorySegment.NULL;
+    hold3 = MemorySegment.NULL;
+    hold4 = MemorySegment.NULL;
+    hold5 = MemorySegment.NULL;
+  }
+}

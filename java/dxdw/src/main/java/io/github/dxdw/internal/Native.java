@@ -1,0 +1,227 @@
+package io.github.dxdw.internal;
+
+import io.github.dxdw.bindings.dxdw_h;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
+
+/**
+ * The functions of the native library that this module calls, as constant handles. Initialising
+ * this class needs the library: {@link Library#require()} comes before.
+ */
+final class Native {
+  private static final MethodHandle CALL = dxdw_h.dxdw_call$handle();
+  private static final MethodHandle EXPLAIN = dxdw_h.dxdw_explain$handle();
+  private static final MethodHandle LAST_ERROR = dxdw_h.dxdw_last_error$handle();
+  private static final MethodHandle DESCRIPTION = dxdw_h.dxdw_build_description$handle();
+  private static final MethodHandle SIMD_LEVEL = dxdw_h.dxdw_simd_level$handle();
+  private static final MethodHandle SET_THREADS = dxdw_h.dxdw_set_threads$handle();
+  private static final MethodHandle THREADS = dxdw_h.dxdw_threads$handle();
+  private static final MethodHandle DEVICE_COUNT = dxdw_h.dxdw_device_count$handle();
+  private static final MethodHandle DEVICE_UNAVAILABLE = dxdw_h.dxdw_device_unavailable$handle();
+  private static final MethodHandle DEVICE_INFO = dxdw_h.dxdw_device_info_get$handle();
+  private static final MethodHandle MEMORY_ALLOCATE = dxdw_h.dxdw_memory_allocate$handle();
+  private static final MethodHandle MEMORY_FREE = dxdw_h.dxdw_memory_free$handle();
+  private static final MethodHandle MEMORY_SET = dxdw_h.dxdw_memory_set$handle();
+  private static final MethodHandle STREAM_CREATE = dxdw_h.dxdw_stream_create$handle();
+  private static final MethodHandle STREAM_SYNCHRONIZE = dxdw_h.dxdw_stream_synchronize$handle();
+  private static final MethodHandle STREAM_DESTROY = dxdw_h.dxdw_stream_destroy$handle();
+
+  private Native() {}
+
+  /** What a handle throws: unchecked exceptions of the JDK, on closed or foreign memory. */
+  private static RuntimeException rethrow(Throwable thrown) {
+    if (thrown instanceof Error error) {
+      throw error;
+    }
+    if (thrown instanceof RuntimeException exception) {
+      return exception;
+    }
+    return new IllegalStateException(thrown);
+  }
+
+  /** Throws what a status other than 0 stands for; the message is that of the calling thread. */
+  private static void check(int status) {
+    if (status != 0) {
+      throw Failures.of(status, lastError());
+    }
+  }
+
+  private static String lastError() {
+    try {
+      return ((MemorySegment) LAST_ERROR.invokeExact()).getString(0);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static void call(
+      int function,
+      MemorySegment operands,
+      int split,
+      int deterministic,
+      MemorySegment options,
+      MemorySegment hold0,
+      MemorySegment hold1,
+      MemorySegment hold2,
+      MemorySegment hold3,
+      MemorySegment hold4,
+      MemorySegment hold5) {
+    int status;
+    try {
+      status =
+          (int)
+              CALL.invokeExact(
+                  function,
+                  operands,
+                  split,
+                  deterministic,
+                  options,
+                  hold0,
+                  hold1,
+                  hold2,
+                  hold3,
+                  hold4,
+                  hold5);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void explain(
+      int function,
+      MemorySegment operands,
+      int split,
+      int deterministic,
+      MemorySegment options,
+      MemorySegment plan) {
+    int status;
+    try {
+      status = (int) EXPLAIN.invokeExact(function, operands, split, deterministic, options, plan);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static String description() {
+    try {
+      return ((MemorySegment) DESCRIPTION.invokeExact()).getString(0);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static String simdLevel() {
+    try {
+      return ((MemorySegment) SIMD_LEVEL.invokeExact()).getString(0);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static void setThreads(int threads) {
+    int status;
+    try {
+      status = (int) SET_THREADS.invokeExact(threads);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static int threads() {
+    try {
+      return (int) THREADS.invokeExact();
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static int deviceCount(int deviceType) {
+    try {
+      return (int) DEVICE_COUNT.invokeExact(deviceType);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static String deviceUnavailable(int deviceType, int index) {
+    try {
+      return ((MemorySegment) DEVICE_UNAVAILABLE.invokeExact(deviceType, index)).getString(0);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static void deviceInfo(int deviceType, int index, MemorySegment info) {
+    int status;
+    try {
+      status = (int) DEVICE_INFO.invokeExact(deviceType, index, info);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void memoryAllocate(int index, long bytes, MemorySegment stream, MemorySegment address) {
+    int status;
+    try {
+      status = (int) MEMORY_ALLOCATE.invokeExact(index, bytes, stream, address);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void memoryFree(int index, MemorySegment address, MemorySegment stream) {
+    int status;
+    try {
+      status = (int) MEMORY_FREE.invokeExact(index, address, stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void memorySet(
+      int index, MemorySegment address, int value, long bytes, MemorySegment stream) {
+    int status;
+    try {
+      status = (int) MEMORY_SET.invokeExact(index, address, value, bytes, stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void streamCreate(int index, MemorySegment handle) {
+    int status;
+    try {
+      status = (int) STREAM_CREATE.invokeExact(index, handle);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void streamSynchronize(MemorySegment stream) {
+    int status;
+    try {
+      status = (int) STREAM_SYNCHRONIZE.invokeExact(stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void streamDestroy(MemorySegment stream) {
+    int status;
+    try {
+      status = (int) STREAM_DESTROY.invokeExact(stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+}

@@ -1,0 +1,295 @@
+package io.github.dxdw.internal;
+
+import io.github.dxdw.DType;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+
+/**
+ * What a tensor is made of: a strided view of a segment that was checked once, against the
+ * segment's bounds. Immutable; callers don't write to the arrays.
+ */
+public final class View {
+  /** Most dimensions that a tensor may have. */
+  public static final int MAX_RANK = 32;
+
+  private static final int CPU = 1;
+  private static final int CUDA = 2;
+
+  final MemorySegment segment;
+  final long address;
+  final DType type;
+  final int deviceType;
+  final int deviceIndex;
+
+  /** Bytes behind the segment's address: device memory has segments of size 0. */
+  private final long capacity;
+
+  private final long[] shape;
+  private final long[] strides;
+  private final long offset;
+  private final long count;
+
+  // Words of a dxdw_tensor (little-endian): device_type and device_id; ndim, dtype_code,
+  // dtype_bits, dtype_lanes.
+  final long placeWord;
+  final long typeWord;
+  final long byteOffset;
+
+  private View(
+      MemorySegment segment,
+      long capacity,
+      DType type,
+      int deviceType,
+      int deviceIndex,
+      long[] shape,
+      long[] strides,
+      long offset) {
+    this.segment = segment;
+    this.address = segment.address();
+    this.capacity = capacity;
+    this.type = type;
+    this.deviceType = deviceType;
+    this.deviceIndex = deviceIndex;
+    this.shape = shape;
+    this.strides = strides;
+    this.offset = offset;
+    this.count = count(shape);
+    checkReach();
+    this.byteOffset = offset * type.byteSize();
+    this.placeWord = deviceType | (long) deviceIndex << 32;
+    this.typeWord =
+        shape.length
+            | (type == DType.BFLOAT16 ? 4L : 2L) << 32
+            | (long) (8 * type.byteSize()) << 40
+            | 1L << 48;
+  }
+
+  /** A view of host memory. The arrays are copied. */
+  public static View ofHost(
+      MemorySegment segment, DType type, long[] shape, long[] strides, long offset) {
+    Arguments.present(segment, "segment");
+    Arguments.present(type, "dtype");
+    checkShape(shape);
+    Arguments.present(strides, "strides");
+    if (strides.length != shape.length) {
+      throw new IllegalArgumentException(
+          "strides: "
+              + Arrays.toString(strides)
+              + " has "
+              + strides.length
+              + " entries, shape "
+              + Arrays.toString(shape)
+              + " has "
+              + shape.length);
+    }
+    if (!segment.isNative()) {
+      throw new IllegalArgumentException(
+          "segment: lies on the Java heap, where native code can't reach it; copy it into an arena,"
+              + " as Tensor.of(arena, values, shape) does");
+    }
+    return new View(
+        segment, segment.byteSize(), type, CPU, 0, shape.clone(), strides.clone(), offset);
+  }
+
+  /** A compact view of host memory. The array is copied. */
+  public static View ofHost(MemorySegment segment, DType type, long[] shape) {
+    checkShape(shape);
+    return ofHost(segment, type, shape, compactStrides(shape), 0);
+  }
+
+  /** A compact view of memory of a CUDA device whose segment has size 0. */
+  public static View ofCuda(
+      MemorySegment segment, long capacity, DType type, int deviceIndex, long[] shape) {
+    return new View(
+        segment, capacity, type, CUDA, deviceIndex, shape.clone(), compactStrides(shape), 0);
+  }
+
+  /** Another view of the same memory. The arrays are kept. */
+  public View with(long[] newShape, long[] newStrides, long newOffset) {
+    return new View(
+        segment, capacity, type, deviceType, deviceIndex, newShape, newStrides, newOffset);
+  }
+
+  private static void checkShape(long[] shape) {
+    Arguments.present(shape, "shape");
+    if (shape.length > MAX_RANK) {
+      throw new IllegalArgumentException(
+          "shape: " + shape.length + " dimensions are more than " + MAX_RANK);
+    }
+    for (int d = 0; d < shape.length; ++d) {
+      if (shape[d] < 0) {
+        throw new IllegalArgumentException(
+            "shape: size "
+                + shape[d]
+                + " of dimension "
+                + d
+                + " in "
+                + Arrays.toString(shape)
+                + " is negative");
+      }
+    }
+  }
+
+  /** Bytes of a compact tensor; refuses a shape that 64 bits can't count. */
+  public static long compactBytes(DType type, long[] shape) {
+    Arguments.present(type, "dtype");
+    checkShape(shape);
+    try {
+      return Math.multiplyExact(count(shape), type.byteSize());
+    } catch (ArithmeticException e) {
+      throw tooLarge("shape: " + Arrays.toString(shape) + " of " + type);
+    }
+  }
+
+  private static long count(long[] shape) {
+    for (long size : shape) {
+      if (size == 0) {
+        return 0;
+      }
+    }
+    long count = 1;
+    try {
+      for (long size : shape) {
+        count = Math.multiplyExact(count, size);
+      }
+    } catch (ArithmeticException e) {
+      throw tooLarge("shape: " + Arrays.toString(shape));
+    }
+    return count;
+  }
+
+  private static IllegalArgumentException tooLarge(String what) {
+    return new IllegalArgumentException(what + " is more than 64 bits can count");
+  }
+
+  /** Row-major strides; 0 where they would not fit, which a check of the element count refuses. */
+  private static long[] compactStrides(long[] shape) {
+    long[] strides = new long[shape.length];
+    long stride = 1;
+    for (int d = shape.length - 1; d >= 0; --d) {
+      strides[d] = stride;
+      stride *= Math.max(shape[d], 1);
+    }
+    return strides;
+  }
+
+  private void checkReach() {
+    if (offset < 0) {
+      throw new IndexOutOfBoundsException(
+          "offset: " + offset + " elements lie before the segment of " + capacity + " bytes");
+    }
+    long lowest = offset;
+    long highest = offset;
+    long needed;
+    try {
+      if (count == 0) {
+        needed = Math.multiplyExact(offset, type.byteSize());
+      } else {
+        for (int d = 0; d < shape.length; ++d) {
+          if (shape[d] > 1) {
+            long reach = Math.multiplyExact(shape[d] - 1, strides[d]);
+            if (reach < 0) {
+              lowest = Math.addExact(lowest, reach);
+            } else {
+              highest = Math.addExact(highest, reach);
+            }
+          }
+        }
+        needed = Math.multiplyExact(Math.addExact(highest, 1), type.byteSize());
+        Math.multiplyExact(lowest, type.byteSize());
+      }
+    } catch (ArithmeticException e) {
+      throw new IllegalArgumentException(
+          "strides: " + describe() + " offset " + offset + " reaches beyond 64-bit addresses");
+    }
+    if (lowest < 0) {
+      throw new IndexOutOfBoundsException(
+          "segment: "
+              + describe()
+              + " offset "
+              + offset
+              + " starts "
+              + -lowest * type.byteSize()
+              + " bytes before the segment of "
+              + capacity
+              + " bytes");
+    }
+    if (needed > capacity) {
+      throw new IndexOutOfBoundsException(
+          "segment: "
+              + describe()
+              + " offset "
+              + offset
+              + " needs "
+              + needed
+              + " bytes, given "
+              + capacity);
+    }
+  }
+
+  /** Type, shape and strides in one line. */
+  public String describe() {
+    return type + Arrays.toString(shape) + " strides " + Arrays.toString(strides);
+  }
+
+  public MemorySegment segment() {
+    return segment;
+  }
+
+  public DType type() {
+    return type;
+  }
+
+  public boolean isCuda() {
+    return deviceType == CUDA;
+  }
+
+  public int deviceIndex() {
+    return deviceIndex;
+  }
+
+  public int rank() {
+    return shape.length;
+  }
+
+  public long size(int dim) {
+    return shape[dim];
+  }
+
+  public long stride(int dim) {
+    return strides[dim];
+  }
+
+  public long[] shape() {
+    return shape.clone();
+  }
+
+  public long[] strides() {
+    return strides.clone();
+  }
+
+  public long offset() {
+    return offset;
+  }
+
+  public long count() {
+    return count;
+  }
+
+  /** Does element order equal memory order, without gaps? */
+  public boolean isCompact() {
+    if (count == 0) {
+      return true;
+    }
+    long stride = 1;
+    for (int d = shape.length - 1; d >= 0; --d) {
+      if (shape[d] != 1) {
+        if (strides[d] != stride) {
+          return false;
+        }
+        stride *= shape[d];
+      }
+    }
+    return true;
+  }
+}
