@@ -3,11 +3,19 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "counters.hpp"
+
+// Functions that later C libraries moved carry a later version there: ask for the one that older C libraries have too.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+asm(".symver pthread_create, pthread_create@GLIBC_2.2.5");
+asm(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@GLIBC_2.2.5");
+asm(".symver pthread_sigmask, pthread_sigmask@GLIBC_2.2.5");
+#endif
 
 namespace dxdw {
 namespace cpu {
@@ -63,7 +71,18 @@ Job *find_job() {
   return nullptr;
 }
 
+// A thread begins with the rounding mode and the treatment of subnormals of the thread that made it, here some caller's
+// own: the pool serves all callers, in the default mode.
+void enter_default_float_mode() {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(0x1F80);
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" : : "r"(0L));
+#endif
+}
+
 void *worker(void *) {
+  enter_default_float_mode();
   pthread_mutex_lock(&lock);
   for (;;) {
     Job *job = find_job();
@@ -85,8 +104,13 @@ void *worker(void *) {
   return nullptr;
 }
 
-// Under the lock. A thread that can't be had is done without.
+// Under the lock. A thread that can't be had is done without. Workers take no signals: handlers are the caller's, for
+// the caller's threads.
 void hire(int32_t needed) {
+  if (workers >= needed) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   while (workers < needed) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -95,9 +119,10 @@ void hire(int32_t needed) {
     pthread_t thread;
     const int failed = pthread_create(&thread, &attributes, worker, nullptr);
     pthread_attr_destroy(&attributes);
-    if (failed) return;
+    if (failed) break;
     ++workers;
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 int32_t machine_threads() {
@@ -118,9 +143,11 @@ Status set_threads(int32_t threads) {
 }
 
 int32_t threads() {
-  static const int32_t allowed = machine_threads();
   const int32_t set = wanted.load(std::memory_order_relaxed);
-  return set != 0 ? set : allowed;
+  if (set != 0) return set;
+  static std::atomic<int32_t> allowed{0};
+  if (allowed.load(std::memory_order_relaxed) == 0) allowed.store(machine_threads(), std::memory_order_relaxed);
+  return allowed.load(std::memory_order_relaxed);
 }
 
 void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, int32_t), void *context) {
