@@ -1,0 +1,145 @@
+// Every function over random sizes, strides, types and options, compared with fp64 references and, where an order of
+// sums is promised, to the bit. Guards against wrong tails, strides taken for dense ones, reads and writes outside.
+//
+//   dxdw_test_parity [cases [seed [first]]]
+//
+// A failure prints the case's number: `dxdw_test_parity 1 SEED NUMBER` runs it alone.
+#include "cases.hpp"
+
+using namespace test;
+
+namespace {
+
+constexpr int64_t kArena = 64 << 20;
+
+Type random_type(Random *random) { return kTypes[random->between(0, 2)]; }
+
+int64_t random_size(Random *random) {
+  switch (random->between(0, 9)) {
+    case 0: return random->between(1, 4);
+    case 1: return random->between(60, 200);
+    case 2: return random->one_in(8) ? 0 : random->between(14, 18);
+    default: return random->between(1, 70);
+  }
+}
+
+void product(Random *random, const Memory &memory) {
+  ProductCase c;
+  c.function = static_cast<int32_t>(random->between(0, 2));
+  c.t = random_size(random);
+  c.k = random_size(random);
+  c.n = random_size(random);
+  if (random->one_in(10)) {  // contractions beyond one block
+    int64_t *length = c.function == DXDW_Y ? &c.k : c.function == DXDW_DX ? &c.n : &c.t;
+    *length = random->between(500, 1600);
+  }
+  c.in = random_type(random);
+  c.out = random->one_in(2) ? c.in : Type::f32;
+  for (int i = 0; i < 3; ++i) {
+    c.layouts[i] = random_layout(random, 2, i < 2);
+    c.places[i] = random_place(random);
+  }
+  c.accumulate = static_cast<int32_t>(random->between(0, 2));
+  c.precision = static_cast<int32_t>(random->between(0, 3));
+  if (c.function == DXDW_DW) {
+    const int64_t most = c.t < 1 ? 1 : c.t < 9 ? c.t : 9;
+    c.split = static_cast<int32_t>(random->between(0, most));
+    c.deterministic = static_cast<int32_t>(random->between(0, 1));
+  }
+  c.own_workspace = random->one_in(2);
+  c.through_call = random->one_in(3);
+  c.by_offset = random->one_in(3);
+  c.seed = random->next();
+  run(c, memory);
+}
+
+void reduction(Random *random, const Memory &memory) {
+  ReduceCase c;
+  c.split = random->between(0, 9);
+  c.k = random_size(random);
+  c.n = random_size(random);
+  c.layouts[0] = random_layout(random, 3, true);
+  c.layouts[1] = random_layout(random, 2, false);
+  for (Place &place : c.places) place = random_place(random);
+  c.accumulate = static_cast<int32_t>(random->between(0, 2));
+  c.seed = random->next();
+  run(c, memory);
+}
+
+std::vector<int64_t> random_rows(Random *random) {
+  std::vector<int64_t> rows;
+  switch (random->between(0, 4)) {
+    case 0: return rows;
+    case 1: return {random_size(random), random->between(1, 5)};
+    case 2: return {random->between(1, 4), random->between(1, 5), random->between(1, 6)};
+    case 3: return {random->between(1, 2000)};
+    default: return {random_size(random)};
+  }
+}
+
+void weighted(Random *random, const Memory &memory) {
+  WeightedCase c;
+  c.backward = random->one_in(2);
+  c.rows = random_rows(random);
+  c.d = random->one_in(6) ? random->between(500, 3000) : random_size(random);
+  int64_t rows = 1;
+  for (int64_t size : c.rows) rows *= size;
+  if (rows * c.d > 300000) c.d = 33;
+  c.in = random_type(random);
+  c.out = random->one_in(2) ? c.in : Type::f32;
+  const int rank = static_cast<int>(c.rows.size());
+  const int ranks[] = {rank + 1, 1, rank, rank + 1, 1};
+  for (int i = 0; i < 5; ++i) {
+    c.layouts[i] = random_layout(random, ranks[i], i < (c.backward ? 3 : 2));
+    c.places[i] = random_place(random);
+  }
+  c.want_gx = !random->one_in(4);
+  c.want_gw = !random->one_in(4);
+  c.accumulate = static_cast<int32_t>(random->between(0, 2));
+  c.through_call = random->one_in(3);
+  c.by_offset = random->one_in(3);
+  c.seed = random->next();
+  run(c, memory);
+}
+
+void copy(Random *random, const Memory &memory) {
+  CopyCase c;
+  const int64_t rank = random->between(0, 4);
+  for (int64_t d = 0; d < rank; ++d) c.shape.push_back(rank < 3 ? random_size(random) : random->between(1, 12));
+  c.in = random_type(random);
+  c.out = random_type(random);
+  c.layouts[0] = random_layout(random, static_cast<int>(rank), true);
+  c.layouts[1] = random_layout(random, static_cast<int>(rank), false);
+  for (Place &place : c.places) place = random_place(random);
+  c.seed = random->next();
+  run(c, memory);
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+  const int64_t cases = count > 1 ? atoll(arguments[1]) : 2000;
+  const uint64_t seed = count > 2 ? strtoull(arguments[2], nullptr, 10) : 20240607;
+  const int64_t first = count > 3 ? atoll(arguments[3]) : 0;
+  report_faults();
+  const Memory memory(kArena);
+  const int32_t threads[] = {0, 1, 2, 3, 16};
+  printf("%lld cases, seed %llu, level %s\n", static_cast<long long>(cases), static_cast<unsigned long long>(seed),
+         dxdw_simd_level());
+  for (int64_t number = first; number < first + cases; ++number) {
+    Random random(seed + static_cast<uint64_t>(number) * 0x9E3779B97F4A7C15u);
+    case_name = "case " + std::to_string(number) + " of seed " + std::to_string(seed);
+    set_context("");
+    CHECK_OK(dxdw_set_threads(threads[random.between(0, 4)]));
+    switch (random.between(0, 9)) {
+      case 0: reduction(&random, memory); break;
+      case 1:
+      case 2:
+      case 3: weighted(&random, memory); break;
+      case 4: copy(&random, memory); break;
+      default: product(&random, memory); break;
+    }
+  }
+  printf("passed\n");
+  return 0;
+}
