@@ -42,9 +42,9 @@ void copy_task(void *context, int64_t index, int32_t) {
       from += at * c.source_strides[d];
       to += at * c.destination_strides[d];
     }
-    kernels().convert(c.source + from * size_of(c.source_type), c.source_type, c.source_strides[run.inner],
-                      c.destination + to * size_of(c.destination_type), c.destination_type,
-                      c.destination_strides[run.inner], c.shape[run.inner]);
+    convert(c.source + from * size_of(c.source_type), c.source_type, c.source_strides[run.inner],
+            c.destination + to * size_of(c.destination_type), c.destination_type, c.destination_strides[run.inner],
+            c.shape[run.inner]);
   }
 }
 
@@ -110,7 +110,7 @@ Status copy(const Copy &c) {
 
 void convert(const char *source, DType from, int64_t source_stride, char *destination, DType to,
              int64_t destination_stride, int64_t count) {
-  kernels().convert(source, from, source_stride, destination, to, destination_stride, count);
+  kernels().convert(source, from, 0, source_stride, destination, to, 0, destination_stride, 1, count);
 }
 
 Status device_info(dxdw_device_info *info) {

@@ -46,6 +46,7 @@ const Kernels DXDW_TABLE = {
     dot,
     add_scaled,
     scale,
+    v_fence,
 };
 
 }  // namespace cpu

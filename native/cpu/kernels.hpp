@@ -50,9 +50,9 @@ struct Kernels {
   void (*tile_direct)(const Tile &tile);
   void (*tile_pairs_direct)(const Tile &tile);
 
-  // count elements between any two types and strides.
-  void (*convert)(const char *source, DType from, int64_t source_stride, char *destination, DType to,
-                  int64_t destination_stride, int64_t count);
+  // rows x cols elements between any two types and strides, one rounding; the same type moves bits.
+  void (*convert)(const char *source, DType from, int64_t source_row, int64_t source_col, char *destination, DType to,
+                  int64_t destination_row, int64_t destination_col, int64_t rows, int64_t cols);
   // out[i] (+)= sum over s of partials[s * split_stride + i], in order; contiguous.
   void (*reduce)(const float *partials, int64_t split, int64_t split_stride, float *out, int64_t count, bool add);
   // Sum of x[d] * w[d] over contiguous w, x of any type and stride.
@@ -62,6 +62,8 @@ struct Kernels {
   // out[d] = g * w[d], or out[d] = out[d] + g * w[d]. `stream`: the output is too large to be worth a place in the
   // cache.
   void (*scale)(const float *w, float g, char *out, DType type, int64_t stride, int64_t count, bool add, bool stream);
+  // Orders streamed stores before whatever tells another thread that they are done.
+  void (*fence)();
 };
 
 // The table for this machine, capped by DXDW_SIMD; chosen once.

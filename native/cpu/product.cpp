@@ -37,7 +37,11 @@ constexpr int64_t kStepPanels = 32;
 // Below so many multiply-adds a thread more costs more than it brings.
 constexpr int64_t kWorkPerThread = 1 << 18;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
-constexpr int64_t kDirectUses = 4;
+constexpr int64_t kDirectUses = 8;
+// C with fewer columns is computed transposed.
+constexpr int64_t kThinCols = 8;
+// Packed B up to this size stays in the second-level cache while all rows of A pass by.
+constexpr int64_t kCachedBytes = 384 << 10;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -51,6 +55,7 @@ struct Blocks {
   bool pairs;  // packed as pairs of bfloat16
   bool a_direct, b_direct;
   Finish finish;
+  int64_t tile_rows;  // rows of a micro-tile
   int64_t row_panels, col_panels, depth_blocks;
   // Steps: chunks of columns times chunks of the contraction; in a step, rows and columns are cut into compute tasks.
   int64_t step_panels, step_blocks;
@@ -60,11 +65,11 @@ struct Blocks {
   int64_t units(int64_t depth) const { return pairs ? (depth + 1) / 2 : depth; }
   // Bytes of one packed panel of B over a full block.
   int64_t panel_bytes() const { return kernels().nr * units(kBlock) * 4; }
-  int64_t col_steps() const { return ceil_div(col_panels, step_panels); }
-  int64_t depth_steps() const { return ceil_div(depth_blocks, step_blocks); }
   int64_t pack_tasks(int64_t panels, int64_t blocks) const {
     return b_direct ? 0 : ceil_div(panels * blocks, pack_group);
   }
+  // With one block of the contraction a scratch tile is as small as the micro-tile.
+  bool by_tile() const { return finish != Finish::direct && depth_blocks == 1; }
   int64_t compute_tasks() const { return row_tasks * col_tasks; }
   int64_t rows_per_task() const { return ceil_div(row_panels, row_tasks); }
   uint64_t packed_b_bytes() const {
@@ -75,22 +80,28 @@ struct Blocks {
   }
   uint64_t tile_bytes() const {
     if (finish == Finish::direct) return 0;
+    if (by_tile()) return static_cast<uint64_t>(kernels().mr * kernels().nr * 4);
     return static_cast<uint64_t>(rows_per_task() * kernels().mr * ceil_div(step_panels, col_tasks) * kernels().nr * 4);
   }
   // What each thread needs for itself.
   uint64_t slot_bytes() const { return packed_a_bytes() + tile_bytes(); }
 };
 
-// Rows side by side in C let the micro-kernel write there itself: so let C's unit stride be that of its columns.
-// Without one, the longer side becomes the columns.
-void orient(Matrix *a, Matrix *b, Matrix *c) {
-  const bool as_is = c->col_stride == 1 || c->cols == 1, turned = c->row_stride == 1 || c->rows == 1;
-  const bool thin = c->cols < 8 && c->rows > c->cols;
-  if (c->type == DType::f32 && as_is != turned ? as_is : !thin) return;
-  const Matrix old_a = *a;
-  *a = b->transposed();
-  *b = old_a.transposed();
-  *c = c->transposed();
+// Computing the transposed product instead costs nothing: it swaps strides. It pays where C's unit stride is that of
+// its rows, for the micro-kernel writes rows that stand side by side itself; and where C is thin, for vectors run along
+// the columns.
+bool should_turn(const Matrix &a, const Matrix &c) {
+  const bool as_is = c.col_stride == 1 || c.cols == 1, turned = c.row_stride == 1 || c.rows == 1;
+  if (c.rows > c.cols && c.cols < kThinCols) return true;
+  // Long and thin: read the wide operand in whole rows.
+  if (c.rows > 2 * c.cols && c.cols <= kernels().nr && a.row_stride == 1 && a.cols >= kBlock) return true;
+  return c.type == DType::f32 && turned && !as_is;
+}
+
+// May the micro-kernel take A's elements, floats or pairs, from where they are?
+bool readable_in_place(const Blocks &s) {
+  if (s.pairs) return s.a.col_stride == 1 && s.a.row_stride % 2 == 0 && s.a.cols % 2 == 0;
+  return s.a.type == DType::f32;
 }
 
 Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
@@ -100,16 +111,22 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   s.b = p.b;
   s.c = p.c;
   s.add = p.add;
-  orient(&s.a, &s.b, &s.c);
+  if (should_turn(p.a, p.c)) {
+    s.a = p.b.transposed();
+    s.b = p.a.transposed();
+    s.c = p.c.transposed();
+  }
   s.pairs = k.bf16_pairs && p.a.type == DType::bf16 && p.precision != DXDW_PRECISION_EXACT;
-  s.row_panels = ceil_div(s.c.rows, k.mr);
   s.col_panels = ceil_div(s.c.cols, k.nr);
   s.depth_blocks = std::max<int64_t>(1, ceil_div(p.contraction(), kBlock));
   s.finish = split_finish;
   if (split_finish == Finish::direct && (s.c.type != DType::f32 || (s.c.col_stride != 1 && s.c.cols > 1)))
     s.finish = Finish::scratch;
-  s.a_direct = s.a.type == DType::f32 && s.col_panels <= kDirectUses;
-  s.b_direct = s.b.type == DType::f32 && (s.b.col_stride == 1 || s.b.cols == 1) && s.row_panels <= 2 * kDirectUses;
+  s.a_direct = s.col_panels <= kDirectUses && readable_in_place(s);
+  // A micro-tile in place may have any height up to mr: equal ones waste the least.
+  s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, k.mr)) : k.mr;
+  s.row_panels = ceil_div(s.c.rows, s.tile_rows);
+  s.b_direct = s.b.type == DType::f32 && (s.b.col_stride == 1 || s.b.cols == 1) && s.row_panels <= kDirectUses;
 
   // Steps. A scratch tile must see the whole contraction within one step, so its columns give way; else the contraction
   // does.
@@ -136,27 +153,27 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
 
 // ---- Scratch tiles: from and to C of any type and strides ----
 
-void load_tile(const Matrix &c, float *tile, int64_t stride) {
-  for (int64_t r = 0; r < c.rows; ++r)
-    kernels().convert(c.at(r, 0), c.type, c.col_stride, reinterpret_cast<char *>(tile + r * stride), DType::f32, 1,
-                      c.cols);
+// C = scratch or scratch = C: as many rows and columns as C has.
+void load_tile(const Matrix &c, const Matrix &scratch) {
+  kernels().convert(c.data, c.type, c.row_stride, c.col_stride, scratch.data, DType::f32, scratch.row_stride, 1, c.rows,
+                    c.cols);
 }
 
-void store_tile(const Matrix &c, const float *tile, int64_t stride) {
-  for (int64_t r = 0; r < c.rows; ++r)
-    kernels().convert(reinterpret_cast<const char *>(tile + r * stride), DType::f32, 1, c.at(r, 0), c.type,
-                      c.col_stride, c.cols);
+void store_tile(const Matrix &c, const Matrix &scratch) {
+  kernels().convert(scratch.data, DType::f32, scratch.row_stride, 1, c.data, c.type, c.row_stride, c.col_stride, c.rows,
+                    c.cols);
 }
 
-void add_tile_atomically(const Matrix &c, const float *tile, int64_t stride) {
+void add_tile_atomically(const Matrix &c, const Matrix &scratch) {
   for (int64_t r = 0; r < c.rows; ++r)
     for (int64_t n = 0; n < c.cols; ++n) {
       uint32_t *place = reinterpret_cast<uint32_t *>(c.at(r, n));
+      const float addend = *reinterpret_cast<const float *>(scratch.at(r, n));
       uint32_t before = __atomic_load_n(place, __ATOMIC_RELAXED), after;
       do {
         float sum;
         memcpy(&sum, &before, sizeof sum);
-        sum += tile[r * stride + n];
+        sum += addend;
         memcpy(&after, &sum, sizeof after);
       } while (!__atomic_compare_exchange_n(place, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     }
@@ -204,56 +221,102 @@ void pack_b(const Run &run, const Step &step, int64_t task) {
   }
 }
 
-void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
+// The part of C that one compute task owns in one step, as panels.
+struct Part {
+  int64_t row_from, row_to, col_from, col_to;  // col within the step
+  Matrix target;                               // in C
+  Matrix into;                                 // where micro-kernels write: target itself or scratch
+};
+
+// From C to scratch, before anything is added there.
+void begin(const Blocks &s, const Matrix &target, const Matrix &into) {
+  if (s.add && s.finish == Finish::scratch) load_tile(target, into);
+}
+
+// From scratch to C, once.
+void end(const Blocks &s, const Matrix &target, const Matrix &into) {
+  if (s.finish == Finish::scratch) store_tile(target, into);
+  if (s.finish == Finish::atomic) add_tile_atomically(target, into);
+}
+
+// Asks for the next rows of A while the current ones are used.
+void prefetch_rows(const Matrix &a, int64_t row, int64_t rows, int64_t k, int64_t depth) {
+  if (a.col_stride != 1) return;
+  const int64_t bytes = depth * size_of(a.type);
+  for (int64_t r = row; r < std::min(a.rows, row + rows); ++r)
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(a.at(r, k) + at, 0, 2);
+}
+
+// All micro-tiles of a part over one block of the contraction.
+void compute_block(const Run &run, const Step &step, const Part &part, int64_t block, float *packed_a) {
   const Blocks &s = run.s;
   const Kernels &k = kernels();
-  const int64_t row_task = task / s.col_tasks, col_task = task % s.col_tasks;
-  const int64_t row_from = s.row_panels * row_task / s.row_tasks, row_to = s.row_panels * (row_task + 1) / s.row_tasks;
-  const int64_t col_from = step.panels * col_task / s.col_tasks, col_to = step.panels * (col_task + 1) / s.col_tasks;
-  const int64_t first_row = row_from * k.mr, rows = std::min(s.c.rows, row_to * k.mr) - first_row;
-  const int64_t first_col = (step.col + col_from) * k.nr;
-  const int64_t cols = std::min(s.c.cols, (step.col + col_to) * k.nr) - first_col;
-  if (rows <= 0 || cols <= 0) return;
-
-  float *const packed_a = reinterpret_cast<float *>(run.slots + slot * s.slot_bytes());
-  const Matrix target = s.c.block(first_row, first_col, rows, cols);
-  Matrix into = target;
-  if (s.finish != Finish::direct) {
-    const int64_t stride = (col_to - col_from) * k.nr;
-    into = {reinterpret_cast<char *>(packed_a) + s.packed_a_bytes(), DType::f32, rows, cols, stride, 1};
-    if (s.add && s.finish == Finish::scratch) load_tile(target, reinterpret_cast<float *>(into.data), stride);
-  }
-
-  for (int64_t block = 0; block < step.blocks; ++block) {
-    const int64_t depth = depth_of_block(s, step.block + block), at = (step.block + block) * kBlock;
-    Tile tile;
-    tile.depth = s.units(depth);
-    tile.c_stride = into.row_stride;
-    tile.add = step.block + block > 0 || (s.add && s.finish != Finish::atomic);
-    tile.a_line = s.a_direct ? s.a.row_stride : 1;
-    tile.a_depth = s.a_direct ? s.a.col_stride : k.mr;
-    tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
-    if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
-    const bool direct = s.a_direct || s.b_direct;
-    void (*const micro)(const Tile &) =
-        s.pairs ? (direct ? k.tile_pairs_direct : k.tile_pairs) : (direct ? k.tile_direct : k.tile);
-    for (int64_t q = 0; q < col_to - col_from; ++q) {
-      const int64_t col = q * k.nr;
-      tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, cols - col));
-      tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
-                          : packed_panel(run, step, col_from + q, block);
-      for (int64_t r = 0; r < row_to - row_from; ++r) {
-        const int64_t row = r * k.mr;
-        tile.rows = static_cast<int32_t>(std::min<int64_t>(k.mr, rows - row));
-        tile.a =
-            s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
-        tile.c = reinterpret_cast<float *>(into.at(row, col));
-        micro(tile);
-      }
+  const int64_t at = (step.block + block) * kBlock, depth = depth_of_block(s, step.block + block);
+  const int64_t first_row = part.row_from * s.tile_rows, first_col = (step.col + part.col_from) * k.nr;
+  const int64_t rows = part.target.rows, cols = part.target.cols;
+  const int64_t row_panels = part.row_to - part.row_from, col_panels = part.col_to - part.col_from;
+  const bool direct = s.a_direct || s.b_direct;
+  void (*const micro)(const Tile &) =
+      s.pairs ? (direct ? k.tile_pairs_direct : k.tile_pairs) : (direct ? k.tile_direct : k.tile);
+  if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
+  Tile tile;
+  tile.depth = s.units(depth);
+  tile.c_stride = part.into.row_stride;
+  tile.add = step.block + block > 0 || (s.add && s.finish != Finish::atomic);
+  // In 32-bit units: a pair is one.
+  const int64_t unit = s.pairs ? 2 : 1;
+  tile.a_line = !s.a_direct ? 1 : s.a.row_stride / unit;
+  tile.a_depth = !s.a_direct ? k.mr : s.pairs ? 1 : s.a.col_stride;
+  tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
+  // The inner loop runs over the operand that the caches hold.
+  const bool rows_outside = col_panels * s.panel_bytes() * depth / kBlock <= kCachedBytes;
+  for (int64_t i = 0; i < row_panels * col_panels; ++i) {
+    const int64_t r = rows_outside ? i / col_panels : i % row_panels;
+    const int64_t q = rows_outside ? i % col_panels : i / row_panels;
+    const int64_t row = r * s.tile_rows, col = q * k.nr;
+    tile.rows = static_cast<int32_t>(std::min(s.tile_rows, rows - row));
+    tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, cols - col));
+    tile.a = s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
+    tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
+                        : packed_panel(run, step, part.col_from + q, block);
+    if (s.a_direct && rows_outside && q == 0) prefetch_rows(s.a, first_row + row + s.tile_rows, s.tile_rows, at, depth);
+    if (!s.by_tile()) {
+      tile.c = reinterpret_cast<float *>(part.into.at(row, col));
+      micro(tile);
+      continue;
     }
+    const Matrix target = part.target.block(row, col, tile.rows, tile.cols);
+    tile.c = reinterpret_cast<float *>(part.into.data);
+    begin(s, target, part.into);
+    micro(tile);
+    end(s, target, part.into);
   }
-  if (s.finish == Finish::scratch) store_tile(target, reinterpret_cast<float *>(into.data), into.row_stride);
-  if (s.finish == Finish::atomic) add_tile_atomically(target, reinterpret_cast<float *>(into.data), into.row_stride);
+}
+
+void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
+  const Blocks &s = run.s;
+  const int64_t row_task = task / s.col_tasks, col_task = task % s.col_tasks;
+  Part part;
+  part.row_from = s.row_panels * row_task / s.row_tasks;
+  part.row_to = s.row_panels * (row_task + 1) / s.row_tasks;
+  part.col_from = step.panels * col_task / s.col_tasks;
+  part.col_to = step.panels * (col_task + 1) / s.col_tasks;
+  const int64_t nr = kernels().nr;
+  const int64_t row = part.row_from * s.tile_rows, rows = std::min(s.c.rows, part.row_to * s.tile_rows) - row;
+  const int64_t col = (step.col + part.col_from) * nr;
+  const int64_t cols = std::min(s.c.cols, (step.col + part.col_to) * nr) - col;
+  if (rows <= 0 || cols <= 0) return;
+  char *const own = run.slots + static_cast<uint64_t>(slot) * s.slot_bytes();
+  part.target = s.c.block(row, col, rows, cols);
+  part.into = part.target;
+  if (s.finish != Finish::direct) {
+    const int64_t stride = s.by_tile() ? nr : (part.col_to - part.col_from) * nr;
+    part.into = {own + s.packed_a_bytes(), DType::f32, rows, cols, stride, 1};
+  }
+  if (!s.by_tile()) begin(s, part.target, part.into);
+  for (int64_t block = 0; block < step.blocks; ++block)
+    compute_block(run, step, part, block, reinterpret_cast<float *>(own));
+  if (!s.by_tile()) end(s, part.target, part.into);
 }
 
 // Finds the step and phase of a task by walking the steps: they are few.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "counters.hpp"
+#include "cpu.hpp"
 #include "product.hpp"
 #include "threads.hpp"
 
@@ -27,10 +28,10 @@ void reduce_any(const Reduction &d, int64_t r, int64_t from, int64_t count) {
   }
   char *out = d.dw.at(r, from);
   if (d.add) {
-    kernels().convert(out, d.dw.type, d.dw.col_stride, reinterpret_cast<char *>(old), DType::f32, 1, count);
+    convert(out, d.dw.type, d.dw.col_stride, reinterpret_cast<char *>(old), DType::f32, 1, count);
     for (int64_t i = 0; i < count; ++i) sums[i] = old[i] + sums[i];
   }
-  kernels().convert(reinterpret_cast<const char *>(sums), DType::f32, 1, out, d.dw.type, d.dw.col_stride, count);
+  convert(reinterpret_cast<const char *>(sums), DType::f32, 1, out, d.dw.type, d.dw.col_stride, count);
 }
 
 void reduce_row(const Reduction &d, int64_t r) {

@@ -28,40 +28,48 @@ DXDW_INLINE typename T::Item *items(char *p) {
   return reinterpret_cast<typename T::Item *>(p);
 }
 
-// ---- Conversion: destination[i] = source[i]; through float32, one rounding ----
+// ---- Conversion: destination = source; through float32, one rounding ----
 
 template <typename From, typename To>
-void convert_row(const char *source, int64_t source_stride, char *destination, int64_t destination_stride,
-                 int64_t count) {
+void convert_rows(const char *source, int64_t source_row, int64_t source_col, char *destination,
+                  int64_t destination_row, int64_t destination_col, int64_t rows, int64_t cols) {
   const typename From::Item *from = items<From>(source);
   typename To::Item *to = items<To>(destination);
-  int64_t i = 0;
-  if (source_stride == 1 && destination_stride == 1)
-    for (; i + kLanes <= count; i += kLanes) To::store(to + i, From::load(from + i));
-  for (; i < count; ++i) To::put(to + i * destination_stride, From::get(from + i * source_stride));
+  const bool near = source_col == 1 && destination_col == 1;
+  for (int64_t r = 0; r < rows; ++r, from += source_row, to += destination_row) {
+    int64_t i = 0;
+    if (near)
+      for (; i + kLanes <= cols; i += kLanes) To::store(to + i, From::load(from + i));
+    for (; i < cols; ++i) To::put(to + i * destination_col, From::get(from + i * source_col));
+  }
 }
 
 // Same type: bits are moved as they are.
 template <typename Item>
-void move_row(const char *source, int64_t source_stride, char *destination, int64_t destination_stride, int64_t count) {
+void move_rows(const char *source, int64_t source_row, int64_t source_col, char *destination, int64_t destination_row,
+               int64_t destination_col, int64_t rows, int64_t cols) {
   const Item *from = reinterpret_cast<const Item *>(source);
   Item *to = reinterpret_cast<Item *>(destination);
-  if (source_stride == 1 && destination_stride == 1) {
-    memcpy(to, from, static_cast<size_t>(count) * sizeof(Item));
-    return;
+  for (int64_t r = 0; r < rows; ++r, from += source_row, to += destination_row) {
+    if (source_col == 1 && destination_col == 1)
+      memcpy(to, from, static_cast<size_t>(cols) * sizeof(Item));
+    else
+      for (int64_t i = 0; i < cols; ++i) to[i * destination_col] = from[i * source_col];
   }
-  for (int64_t i = 0; i < count; ++i) to[i * destination_stride] = from[i * source_stride];
 }
 
-void convert(const char *source, DType from, int64_t source_stride, char *destination, DType to,
-             int64_t destination_stride, int64_t count) {
-  if (from == to) {
-    if (from == DType::f32) return move_row<uint32_t>(source, source_stride, destination, destination_stride, count);
-    return move_row<uint16_t>(source, source_stride, destination, destination_stride, count);
-  }
+void convert(const char *source, DType from, int64_t source_row, int64_t source_col, char *destination, DType to,
+             int64_t destination_row, int64_t destination_col, int64_t rows, int64_t cols) {
+  if (from == to && from == DType::f32)
+    return move_rows<uint32_t>(source, source_row, source_col, destination, destination_row, destination_col, rows,
+                               cols);
+  if (from == to)
+    return move_rows<uint16_t>(source, source_row, source_col, destination, destination_row, destination_col, rows,
+                               cols);
   with_type(from, [&](auto f) {
     with_type(to, [&](auto t) {
-      convert_row<decltype(f), decltype(t)>(source, source_stride, destination, destination_stride, count);
+      convert_rows<decltype(f), decltype(t)>(source, source_row, source_col, destination, destination_row,
+                                             destination_col, rows, cols);
     });
   });
 }

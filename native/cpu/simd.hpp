@@ -100,6 +100,7 @@ DXDW_INLINE Vec v_zero() { return _mm512_setzero_ps(); }
 DXDW_INLINE Vec v_load(const float *p) { return _mm512_loadu_ps(p); }
 DXDW_INLINE void v_store(float *p, Vec v) { _mm512_storeu_ps(p, v); }
 DXDW_INLINE void v_stream(float *p, Vec v) { _mm512_stream_ps(p, v); }
+static inline void v_fence() { _mm_sfence(); }
 DXDW_INLINE __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
 DXDW_INLINE Vec v_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 DXDW_INLINE void v_store_n(float *p, Vec v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
@@ -181,6 +182,7 @@ DXDW_INLINE Vec v_zero() { return _mm256_setzero_ps(); }
 DXDW_INLINE Vec v_load(const float *p) { return _mm256_loadu_ps(p); }
 DXDW_INLINE void v_store(float *p, Vec v) { _mm256_storeu_ps(p, v); }
 DXDW_INLINE void v_stream(float *p, Vec v) { _mm256_stream_ps(p, v); }
+static inline void v_fence() { _mm_sfence(); }
 DXDW_INLINE __m256i first(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -252,6 +254,7 @@ DXDW_INLINE Vec v_load(const float *p) {
 }
 DXDW_INLINE void v_store(float *p, Vec v) { memcpy(p, &v, sizeof v); }
 DXDW_INLINE void v_stream(float *p, Vec v) { memcpy(p, &v, sizeof v); }
+static inline void v_fence() {}
 DXDW_INLINE Vec v_load_n(const float *p, int n) {
   float lanes[kLanes] = {0, 0, 0, 0};
   for (int i = 0; i < n && i < kLanes; ++i) lanes[i] = p[i];

@@ -50,13 +50,13 @@ char *row_of(const RowsView &view, const Rows &rows, int64_t i) {
 
 float read(const char *p, DType type) {
   float value;
-  kernels().convert(p, type, 1, reinterpret_cast<char *>(&value), DType::f32, 1, 1);
+  convert(p, type, 1, reinterpret_cast<char *>(&value), DType::f32, 1, 1);
   return value;
 }
 
 void write(char *p, DType type, float value, bool add) {
   if (add) value = read(p, type) + value;
-  kernels().convert(reinterpret_cast<const char *>(&value), DType::f32, 1, p, type, 1, 1);
+  convert(reinterpret_cast<const char *>(&value), DType::f32, 1, p, type, 1, 1);
 }
 
 // Bytes of scratch for w as floats side by side; 0 where it is that already.
@@ -66,7 +66,7 @@ uint64_t widened_bytes(const RowsView &w, int64_t features) {
 
 const float *widen(const RowsView &w, int64_t features, char *scratch) {
   if (widened_bytes(w, features) == 0) return reinterpret_cast<const float *>(w.data);
-  kernels().convert(w.data, w.type, w.feature_stride, scratch, DType::f32, 1, features);
+  convert(w.data, w.type, w.feature_stride, scratch, DType::f32, 1, features);
   return reinterpret_cast<const float *>(scratch);
 }
 
@@ -125,6 +125,7 @@ void backward_task(void *context, int64_t index, int32_t) {
                              b.x.feature_stride, g, sums, count);
     }
   }
+  if (run.stream) kernels().fence();
 }
 
 }  // namespace
