@@ -228,9 +228,9 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
 
 /*
  * Runs any of the above, or dxdw_copy, on operands that stand in an array, in the order that dxdw_function tells.
- * split and deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps alive
- * the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they are
- * passed here.
+ * split and deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps
+ * alive the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they
+ * are passed here.
  */
 int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                   const dxdw_options *options, const void *hold0, const void *hold1, const void *hold2,
