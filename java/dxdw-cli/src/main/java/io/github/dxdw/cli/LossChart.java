@@ -4,7 +4,6 @@ import io.github.dxdw.cli.train.Score;
 import java.awt.BasicStroke;
 import java.awt.Color;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.IntStream;
@@ -56,7 +55,7 @@ final class LossChart {
     try {
       BitmapEncoder.saveBitmap(chart, file.toString(), BitmapFormat.PNG);
     } catch (IOException e) {
-      throw new UncheckedIOException("can't write the chart: " + e.getMessage(), e);
+      throw new CommandException("can't write the chart: " + e.getMessage());
     }
   }
 

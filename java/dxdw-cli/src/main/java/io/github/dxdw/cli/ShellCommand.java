@@ -39,9 +39,7 @@ final class ShellCommand implements Callable<Integer> {
       }
       List<String> all = new ArrayList<>();
       all.addAll(List.of("--class-path", System.getProperty("java.class.path")));
-      all.addAll(
-          List.of(
-              "--startup", "DEFAULT", "--startup", "PRINTING", "--startup", startup.toString()));
+      all.addAll(List.of("--startup", "DEFAULT", "--startup", startup.toString()));
       all.add("-R--enable-native-access=ALL-UNNAMED");
       System.getProperties().stringPropertyNames().stream()
           .filter(name -> name.startsWith("dxdw."))
