@@ -1,0 +1,131 @@
+package io.github.dxdw.parity;
+
+import io.github.dxdw.DType;
+import io.github.dxdw.Precision;
+
+/**
+ * How far a result may lie from the exact sum, from the types and the length of the contraction
+ * alone.
+ *
+ * <p>With u = 2<sup>-24</sup>, the unit roundoff of float32, and gamma(n) = n u / (1 - n u), a sum
+ * s = old + sum over c of a<sub>c</sub> b<sub>c</sub> whose terms each pass through at most n
+ * float32 roundings is off by at most
+ *
+ * <pre>
+ *   e = gamma(n) . (|old| + sum |a_c| |b_c|)  +  n . 2^-150
+ *   n = length + split + 2
+ * </pre>
+ *
+ * in whatever order it is taken: at most length - 1 additions within a slice (split of them), split
+ * additions of slices, one of the old value, and one rounding of each product where the chip has no
+ * fused multiply-add. The last term is half a float32 subnormal for each rounding.
+ *
+ * <p>bfloat16 operands in the default precision may go through a dot-product unit that takes
+ * subnormal operands and results as zero. That adds
+ *
+ * <pre>
+ *   n . 2^-126  +  sum of |a_c| |b_c| over the terms with a subnormal operand
+ * </pre>
+ *
+ * <p>Where all terms are multiples of some q = 2^k and |old| + sum |a_c| |b_c| &lt;= 2^24 q, every
+ * partial sum in every order is a float32 (q is at least the smallest float32, or the smallest
+ * normal one in the mode above): then e = 0. Data of small integers therefore shows a lost product
+ * at any length, where gamma(n) alone would hide it.
+ *
+ * <p>The output type rounds once, to nearest even: the result lies between round(s - e) and round(s
+ * + e). That is at most half an ulp of the output type more than e, and is exact about ties,
+ * overflow to infinity and subnormals. A float32 output is the sum itself and lies between s - e
+ * and s + e. s is NaN or infinite exactly where the result must be.
+ *
+ * <p>The distance of two results that both obey it, say one from the CPU and one from a GPU, is at
+ * most the distance of its two ends.
+ */
+final class ErrorBound {
+
+  private static final double UNIT = 0x1p-24;
+
+  private final DType output;
+  private final boolean flushes;
+  private final long roundings;
+
+  private ErrorBound(DType output, boolean flushes, long roundings) {
+    this.output = output;
+    this.flushes = flushes;
+    this.roundings = roundings;
+  }
+
+  /**
+   * The bound for sums of {@code length} products of {@code input} elements in {@code split}
+   * slices, stored as {@code output}.
+   */
+  static ErrorBound of(DType input, DType output, Precision precision, long length, int split) {
+    boolean flushes = input == DType.BFLOAT16 && precision != Precision.EXACT;
+    return new ErrorBound(output, flushes, length + split + 2);
+  }
+
+  /** gamma(n). */
+  double gamma() {
+    return roundings * UNIT / (1 - roundings * UNIT);
+  }
+
+  /**
+   * e of the formula above.
+   *
+   * @param magnitude |old| + sum of |a||b|
+   * @param flushed sum of |a||b| over terms with a subnormal operand
+   * @param quantum a power of two of which all terms are multiples; 0 when none is known
+   */
+  double error(double magnitude, double flushed, double quantum) {
+    boolean lossless =
+        quantum >= (flushes ? Float.MIN_NORMAL : Float.MIN_VALUE)
+            && magnitude <= 0x1p24 * quantum
+            && magnitude <= Float.MAX_VALUE
+            && !(flushes && flushed > 0);
+    if (lossless) {
+      return 0;
+    }
+    double error = gamma() * magnitude + roundings * 0x1p-150;
+    if (flushes) {
+      error += roundings * 0x1p-126 + flushed;
+    }
+    return error + magnitude * roundings * 0x1p-53;
+  }
+
+  /** Whether {@code got} is a result that the bound allows for the exact sum {@code exact}. */
+  boolean admits(float got, double exact, double magnitude, double error) {
+    if (Double.isNaN(exact)) {
+      return Float.isNaN(got);
+    }
+    if (Double.isInfinite(exact)) {
+      return got == exact;
+    }
+    if (magnitude + error > Float.MAX_VALUE && !Float.isFinite(got)) {
+      return true;
+    }
+    if (output == DType.FLOAT32 && Float.isFinite(got)) {
+      return Math.abs(got - exact) <= error;
+    }
+    return got >= Bits.roundOnce(output, exact - error)
+        && got <= Bits.roundOnce(output, exact + error);
+  }
+
+  /** The largest power of two of which all finite values are multiples; 1 when all are zero. */
+  static double quantum(float... values) {
+    int lowest = Integer.MAX_VALUE;
+    for (float value : values) {
+      if (value != 0 && Float.isFinite(value)) {
+        int bits = Float.floatToRawIntBits(value);
+        int mantissa = (bits & 0x7FFFFF) | (Math.abs(value) < Float.MIN_NORMAL ? 0 : 0x800000);
+        int exponent = Math.max(Math.getExponent(value), Float.MIN_EXPONENT) - 23;
+        lowest = Math.min(lowest, exponent + Integer.numberOfTrailingZeros(mantissa));
+      }
+    }
+    return lowest == Integer.MAX_VALUE ? 1 : Math.scalb(1.0, lowest);
+  }
+
+  @Override
+  public String toString() {
+    return "%d roundings, stored as %s%s"
+        .formatted(roundings, output, flushes ? ", subnormals may be flushed" : "");
+  }
+}
