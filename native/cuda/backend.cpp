@@ -1,0 +1,359 @@
+// The CUDA backend's dispatch: plan, workspace, launches in order on the call's stream, and what to say when one of them
+// fails.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "counters.hpp"
+#include "device.hpp"
+#include "gpu_plan.hpp"
+#include "kernels.hpp"
+
+namespace dxdw {
+namespace cuda {
+
+namespace {
+
+// The shapes of a call, for messages.
+struct Description {
+  char text[200];
+
+  explicit Description(const Call &call) {
+    const auto type = [](DType t) { return t == DType::f32 ? "float32" : t == DType::f16 ? "float16" : "bfloat16"; };
+    const auto number = [](int64_t value) { return static_cast<long long>(value); };
+    switch (call.function) {
+      case DXDW_Y:
+      case DXDW_DX:
+      case DXDW_DW: {
+        const Product &p = call.product;
+        snprintf(text, sizeof text, "%s of %s [%lld, %lld] times [%lld, %lld]",
+                 call.function == DXDW_Y    ? "Y"
+                 : call.function == DXDW_DX ? "dX"
+                                            : "dW",
+                 type(p.a.type), number(p.a.rows), number(p.a.cols), number(p.b.rows), number(p.b.cols));
+        break;
+      }
+      case DXDW_DW_REDUCE:
+        snprintf(text, sizeof text, "dw_reduce of partials [%lld, %lld, %lld]", number(call.reduction.split),
+                 number(call.reduction.dw.rows), number(call.reduction.dw.cols));
+        break;
+      case DXDW_WEIGHTED_SUM_FWD:
+        snprintf(text, sizeof text, "weighted sum of %s, %lld rows of %lld", type(call.forward.x.type),
+                 number(call.forward.rows.count), number(call.forward.features));
+        break;
+      default:
+        snprintf(text, sizeof text, "weighted sum backward of %s, %lld rows of %lld", type(call.backward.x.type),
+                 number(call.backward.rows.count), number(call.backward.features));
+        break;
+    }
+  }
+};
+
+Status chip_of(int32_t device_id, gpu::Chip *chip) {
+  Session session;
+  DXDW_TRY(session.open(device_id));
+  *chip = {session.facts().capability, session.facts().multiprocessors};
+  return DXDW_OK;
+}
+
+bool is_product(const Call &call) { return call.function <= DXDW_DW; }
+
+cudaError_t pack_operand(const char *data, const gpu::Walk &walk, int64_t lines, int64_t contraction, int64_t chunk,
+                         int64_t split, int64_t line_stride, int64_t contraction_stride, char *to, int64_t pitch,
+                         TiledOperand *packed, cudaStream_t stream) {
+  Pack p;
+  p.source = data;
+  p.destination = to;
+  if (walk.contraction_inner) {
+    // Every slice starts at a multiple of 64 elements of the packed lines.
+    p.slices = (contraction + chunk - 1) / chunk;
+    p.inner = chunk;
+    p.inner_total = contraction;
+    p.outer = lines;
+    p.source_inner = contraction_stride;
+    p.source_outer = line_stride;
+    p.destination_slice = pitch / split;
+  } else {
+    p.slices = 1;
+    p.inner = p.inner_total = lines;
+    p.outer = contraction;
+    p.source_inner = line_stride;
+    p.source_outer = contraction_stride;
+    p.destination_slice = 0;
+  }
+  p.destination_outer = pitch;
+  *packed = {to, walk.contraction_inner, pitch, walk.contraction_inner ? p.destination_slice : chunk * pitch};
+  return pack(p, stream);
+}
+
+Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspace, const char *detail) {
+  const Product &w = p.work;
+  const int32_t id = queue.device_id;
+  const bool partial = p.combine == gpu::kWorkspace, atomic = p.combine == gpu::kAtomic;
+  Target target;
+  if (partial)
+    target = {workspace + p.partials_at, DType::f32, p.partial_pitch, 1, w.c.rows * p.partial_pitch, false, false, true};
+  else
+    target = {w.c.data, w.c.type, w.c.row_stride, w.c.col_stride, 0, w.add, atomic, false};
+  if (atomic && !w.add) DXDW_TRY(check(fill_zero(w.c, queue.handle), id, "launch of fill_zero", detail));
+
+  if (p.kernel == gpu::kHopper) {
+    const int64_t contraction = w.contraction();
+    TiledOperand a = {w.a.data, p.a.contraction_inner, p.a.pitch, p.chunk * (p.a.contraction_inner ? 1 : p.a.pitch)};
+    TiledOperand b = {w.b.data, p.b.contraction_inner, p.b.pitch, p.chunk * (p.b.contraction_inner ? 1 : p.b.pitch)};
+    if (p.pack_a)
+      DXDW_TRY(check(pack_operand(w.a.data, p.a, w.a.rows, contraction, p.chunk, p.split, w.a.row_stride,
+                                  w.a.col_stride, workspace + p.pack_a_at, p.pack_a_pitch, &a, queue.handle),
+                     id, "launch of pack", detail));
+    if (p.pack_b)
+      DXDW_TRY(check(pack_operand(w.b.data, p.b, w.b.cols, contraction, p.chunk, p.split, w.b.col_stride,
+                                  w.b.row_stride, workspace + p.pack_b_at, p.pack_b_pitch, &b, queue.handle),
+                     id, "launch of pack", detail));
+    const cudaError_t error = w.a.type == DType::f16 ? product_hopper_f16(p, a, b, target, queue.handle)
+                                                     : product_hopper_bf16(p, a, b, target, queue.handle);
+    DXDW_TRY(check(error, id, "launch of product_hopper", detail));
+  } else if (p.kernel == gpu::kMma) {
+    DXDW_TRY(check(product_mma(p, target, queue.handle), id, "launch of product_mma", detail));
+  } else {
+    DXDW_TRY(check(product_simt(p, target, queue.handle), id, "launch of product_simt", detail));
+  }
+  if (!partial) return DXDW_OK;
+  Reduction reduction;
+  reduction.partials = {target.data, DType::f32, w.c.rows, w.c.cols, p.partial_pitch, 1};
+  reduction.split = p.split;
+  reduction.split_stride = target.slice_stride;
+  reduction.dw = w.c;
+  reduction.add = w.add;
+  return check(reduce(reduction, queue.handle), id, "launch of reduce", detail);
+}
+
+Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, const char *detail) {
+  const int32_t id = queue.device_id;
+  switch (call.function) {
+    case DXDW_Y:
+    case DXDW_DX:
+    case DXDW_DW:
+      return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
+    case DXDW_DW_REDUCE: return check(reduce(call.reduction, queue.handle), id, "launch of reduce", detail);
+    case DXDW_WEIGHTED_SUM_FWD:
+      return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
+    default:
+      return check(weighted_sum_backward(call.backward, reinterpret_cast<float *>(workspace), queue.handle), id,
+                   "launch of weighted_sum_backward", detail);
+  }
+}
+
+}  // namespace
+
+#ifndef DXDW_CUDA_ARCHITECTURES
+#define DXDW_CUDA_ARCHITECTURES "unknown"
+#endif
+
+const char *architectures() { return DXDW_CUDA_ARCHITECTURES; }
+
+Status plan(const Call &call, Plan *out) {
+  gpu::Chip chip;
+  DXDW_TRY(chip_of(call.context.device_id, &chip));
+  *out = {1, 0, 0, 0, 0};
+  if (is_product(call)) {
+    const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
+    *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
+  } else if (call.function == DXDW_WEIGHTED_SUM_BWD) {
+    const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
+    *out = {1, static_cast<int32_t>(blocks.blocks), 0, blocks.blocks, gpu::backward_workspace(call.backward)};
+  }
+  return DXDW_OK;
+}
+
+void explain(const Call &call, const Plan &, dxdw_plan *out) {
+  gpu::Chip chip;
+  if (chip_of(call.context.device_id, &chip) != DXDW_OK) return;
+  snprintf(out->level, sizeof out->level, "sm_%d", chip.capability);
+  if (is_product(call)) {
+    const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
+    snprintf(out->kernel, sizeof out->kernel, "%s%s", gpu::kernel_name(p),
+             p.combine == gpu::kAtomic      ? "+atomic"
+             : p.combine == gpu::kWorkspace ? "+reduce"
+                                            : "");
+    snprintf(out->why, sizeof out->why, "%s", p.why);
+  } else if (call.function == DXDW_DW_REDUCE) {
+    snprintf(out->kernel, sizeof out->kernel, "reduce");
+    snprintf(out->why, sizeof out->why, "each element is summed by one thread, slice after slice");
+  } else if (call.function == DXDW_WEIGHTED_SUM_FWD) {
+    snprintf(out->kernel, sizeof out->kernel, "weighted_sum");
+    snprintf(out->why, sizeof out->why, "each row is summed in an order that the features alone set");
+  } else {
+    const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
+    snprintf(out->kernel, sizeof out->kernel, "weighted_sum_backward");
+    snprintf(out->why, sizeof out->why, "%lld blocks of %lld rows, summed in order and added in order",
+             static_cast<long long>(blocks.blocks), static_cast<long long>(blocks.rows_per_block));
+  }
+}
+
+Status run(const Call &call, const Plan &plan) {
+  const int32_t id = call.context.device_id;
+  Session session;
+  DXDW_TRY(session.open(id));
+  Queue queue;
+  DXDW_TRY(open_queue(call.context.stream, id, &queue));
+  const Description description(call);
+  const gpu::Chip chip = {session.facts().capability, session.facts().multiprocessors};
+  {
+    Scratch scratch(queue);
+    char *workspace = static_cast<char *>(call.context.workspace);
+    if (workspace == nullptr) {
+      DXDW_TRY(scratch.take(plan.workspace_bytes, description.text));
+      workspace = scratch.data();
+    }
+    DXDW_TRY(run_on(call, chip, queue, workspace, description.text));
+  }
+  return finish(queue, description.text);
+}
+
+// ---- Copies ----
+
+namespace {
+
+bool is_compact(const int64_t *strides, const Copy &c) { return c.ndim == 1 && (strides[0] == 1 || c.shape[0] == 1); }
+
+void make_compact(const Copy &c, int64_t *strides) {
+  int64_t stride = 1;
+  for (int32_t d = c.ndim - 1; d >= 0; --d) {
+    strides[d] = stride;
+    stride *= c.shape[d];
+  }
+}
+
+struct HostBuffer {
+  char *data = nullptr;
+  ~HostBuffer() { free(data); }
+};
+
+Status host_buffer(uint64_t bytes, HostBuffer *buffer) {
+  buffer->data = static_cast<char *>(malloc(bytes));
+  return buffer->data != nullptr
+             ? DXDW_OK
+             : fail(DXDW_OUT_OF_MEMORY, "%llu bytes of host memory for a strided copy were refused",
+                    static_cast<unsigned long long>(bytes));
+}
+
+constexpr char kCopy[] = "dxdw_copy";
+
+// Between devices, or on one: strided ends and conversions go through a kernel, the crossing is compact.
+Status device_to_device(const Copy &c, const Queue &queue) {
+  const int32_t id = queue.device_id;
+  const bool compact = is_compact(c.source_strides, c) && is_compact(c.destination_strides, c);
+  const uint64_t bytes = static_cast<uint64_t>(c.count * size_of(c.source_type));
+  if (c.source_device_id == c.destination_device_id) {
+    if (compact && c.source_type == c.destination_type)
+      return check(copy_bytes(c.destination, c.source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy);
+    if (fault_strikes(DXDW_FAULT_COPY)) return check(cudaErrorUnknown, id, "launch of copy", "injected fault");
+    return check(copy_elements(c, queue.handle), id, "launch of copy", kCopy);
+  }
+  // The source is made compact where it lives, by a call that is complete on return.
+  Copy first = c, second = c;
+  void *packed = nullptr;
+  if (!is_compact(c.source_strides, c)) {
+    DXDW_TRY(memory_allocate(c.source_device_id, bytes, nullptr, &packed));
+    first.destination = static_cast<char *>(packed);
+    first.destination_type = c.source_type;
+    first.destination_device_id = c.source_device_id;
+    make_compact(c, first.destination_strides);
+    Context context = {DXDW_CUDA, c.source_device_id, nullptr, nullptr, 0};
+    const Status status = copy(first, context);
+    if (status != DXDW_OK) {
+      memory_free(c.source_device_id, packed, nullptr);
+      return status;
+    }
+  }
+  Status status;
+  {
+    Scratch landing(queue);
+    status = landing.take(bytes, kCopy);
+    if (status == DXDW_OK)
+      status = check(copy_bytes(landing.data(), packed != nullptr ? packed : c.source, bytes, queue.handle), id,
+                     "cudaMemcpyAsync", kCopy);
+    second.source = landing.data();
+    make_compact(c, second.source_strides);
+    if (status == DXDW_OK) status = check(copy_elements(second, queue.handle), id, "launch of copy", kCopy);
+    if (status == DXDW_OK && packed != nullptr)
+      status = check(cudaStreamSynchronize(queue.handle), id, "cudaStreamSynchronize", kCopy);
+  }
+  if (packed != nullptr) memory_free(c.source_device_id, packed, nullptr);
+  return status;
+}
+
+// Host to device: the host's side is made compact by the CPU's copy, in the source's type.
+Status host_to_device(const Copy &c, const Queue &queue) {
+  const int32_t id = queue.device_id;
+  const uint64_t bytes = static_cast<uint64_t>(c.count * size_of(c.source_type));
+  HostBuffer buffer;
+  const char *source = c.source;
+  if (!is_compact(c.source_strides, c)) {
+    DXDW_TRY(host_buffer(bytes, &buffer));
+    Copy gather = c;
+    gather.destination = buffer.data;
+    gather.destination_type = c.source_type;
+    gather.destination_device_type = DXDW_CPU;
+    gather.destination_device_id = 0;
+    make_compact(c, gather.destination_strides);
+    DXDW_TRY(cpu::copy(gather));
+    source = buffer.data;
+  }
+  if (is_compact(c.destination_strides, c) && c.source_type == c.destination_type)
+    return check(copy_bytes(c.destination, source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy);
+  Scratch landing(queue);
+  DXDW_TRY(landing.take(bytes, kCopy));
+  DXDW_TRY(check(copy_bytes(landing.data(), source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy));
+  Copy scatter = c;
+  scatter.source = landing.data();
+  make_compact(c, scatter.source_strides);
+  return check(copy_elements(scatter, queue.handle), id, "launch of copy", kCopy);
+}
+
+// Device to host: the device makes its side compact, in the destination's type. A strided host side is complete on
+// return even on a stream, because the CPU writes it.
+Status device_to_host(const Copy &c, const Queue &queue) {
+  const int32_t id = queue.device_id;
+  const uint64_t bytes = static_cast<uint64_t>(c.count * size_of(c.destination_type));
+  Scratch packed(queue);
+  const char *source = c.source;
+  if (!is_compact(c.source_strides, c) || c.source_type != c.destination_type) {
+    DXDW_TRY(packed.take(bytes, kCopy));
+    Copy gather = c;
+    gather.destination = packed.data();
+    make_compact(c, gather.destination_strides);
+    DXDW_TRY(check(copy_elements(gather, queue.handle), id, "launch of copy", kCopy));
+    source = packed.data();
+  }
+  if (is_compact(c.destination_strides, c))
+    return check(copy_bytes(c.destination, source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy);
+  HostBuffer buffer;
+  DXDW_TRY(host_buffer(bytes, &buffer));
+  DXDW_TRY(check(copy_bytes(buffer.data, source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy));
+  DXDW_TRY(check(cudaStreamSynchronize(queue.handle), id, "cudaStreamSynchronize", kCopy));
+  Copy scatter = c;
+  scatter.source = buffer.data;
+  scatter.source_type = c.destination_type;
+  scatter.source_device_type = DXDW_CPU;
+  scatter.source_device_id = 0;
+  make_compact(c, scatter.source_strides);
+  return cpu::copy(scatter);
+}
+
+}  // namespace
+
+Status copy(const Copy &c, const Context &context) {
+  Session session;
+  DXDW_TRY(session.open(context.device_id));
+  Queue queue;
+  DXDW_TRY(open_queue(context.stream, context.device_id, &queue));
+  const Status status = c.source_device_type == DXDW_CPU        ? host_to_device(c, queue)
+                        : c.destination_device_type == DXDW_CPU ? device_to_host(c, queue)
+                                                                : device_to_device(c, queue);
+  DXDW_TRY(status);
+  return finish(queue, kCopy);
+}
+
+}  // namespace cuda
+}  // namespace dxdw

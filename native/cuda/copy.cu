@@ -1,0 +1,134 @@
+// destination[...] = source[...] over any strides and types on one device; and packing of operands that TMA cannot
+// address.
+#include "kernels.hpp"
+#include "types.cuh"
+
+namespace dxdw {
+namespace cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 1 << 20;  // each thread walks on, so any count is served
+
+dim3 blocks_for(int64_t count) {
+  const int64_t blocks = (count + kThreads - 1) / kThreads;
+  return dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
+}
+
+template <typename From, typename To>
+__global__ void __launch_bounds__(kThreads) copy_kernel(const Copy c) {
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < c.count; i += gridDim.x * int64_t{kThreads}) {
+    int64_t rest = i, from = 0, to = 0;
+    for (int32_t d = c.ndim - 1; d > 0; --d) {
+      const int64_t index = rest % c.shape[d];
+      rest /= c.shape[d];
+      from += index * c.source_strides[d];
+      to += index * c.destination_strides[d];
+    }
+    from += rest * c.source_strides[0];
+    to += rest * c.destination_strides[0];
+    const From value = reinterpret_cast<const From *>(c.source)[from];
+    reinterpret_cast<To *>(c.destination)[to] = from_float<To>(to_float(value));
+  }
+}
+
+// The same type on both sides: bits are carried, NaN payloads included.
+template <typename Word>
+__global__ void __launch_bounds__(kThreads) move_kernel(const Copy c) {
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < c.count; i += gridDim.x * int64_t{kThreads}) {
+    int64_t rest = i, from = 0, to = 0;
+    for (int32_t d = c.ndim - 1; d > 0; --d) {
+      const int64_t index = rest % c.shape[d];
+      rest /= c.shape[d];
+      from += index * c.source_strides[d];
+      to += index * c.destination_strides[d];
+    }
+    from += rest * c.source_strides[0];
+    to += rest * c.destination_strides[0];
+    reinterpret_cast<Word *>(c.destination)[to] = reinterpret_cast<const Word *>(c.source)[from];
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) fill_kernel(const Matrix m) {
+  const int64_t count = m.rows * m.cols;
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads})
+    reinterpret_cast<float *>(m.data)[i / m.cols * m.row_stride + i % m.cols * m.col_stride] = 0.0f;
+}
+
+// A thread writes eight neighbours at once and reads them one by one: the reads of a warp cover whole lines of the
+// cache between them, whatever the alignment.
+__global__ void __launch_bounds__(kThreads) pack_kernel(const Pack p) {
+  const int64_t groups = (p.inner + 7) / 8;
+  const int64_t count = groups * p.outer * p.slices;
+  const uint16_t *source = reinterpret_cast<const uint16_t *>(p.source);
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
+    const int64_t inner = i % groups * 8, outer = i / groups % p.outer, slice = i / groups / p.outer;
+    const int64_t left = min(p.inner - inner, p.inner_total - slice * p.inner - inner);
+    const uint16_t *from = source + outer * p.source_outer + (slice * p.inner + inner) * p.source_inner;
+    uint16_t values[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) values[e] = e < left ? __ldg(from + e * p.source_inner) : uint16_t{0};
+    uint4 word;
+    word.x = values[0] | static_cast<uint32_t>(values[1]) << 16;
+    word.y = values[2] | static_cast<uint32_t>(values[3]) << 16;
+    word.z = values[4] | static_cast<uint32_t>(values[5]) << 16;
+    word.w = values[6] | static_cast<uint32_t>(values[7]) << 16;
+    *reinterpret_cast<uint4 *>(p.destination + (slice * p.destination_slice + outer * p.destination_outer + inner) * 2) =
+        word;
+  }
+}
+
+template <typename From>
+const void *kernel_from(DType to) {
+  return to == DType::f32   ? reinterpret_cast<const void *>(copy_kernel<From, float>)
+         : to == DType::f16 ? reinterpret_cast<const void *>(copy_kernel<From, __half>)
+                            : reinterpret_cast<const void *>(copy_kernel<From, __nv_bfloat16>);
+}
+
+int64_t magnitude(int64_t value) { return value < 0 ? -value : value; }
+
+}  // namespace
+
+cudaError_t copy_elements(const Copy &copy, cudaStream_t stream) {
+  // Neighbouring threads take neighbours of the destination: dimensions in falling order of its strides.
+  Copy c = copy;
+  for (int32_t d = 1; d < c.ndim; ++d)
+    for (int32_t e = d; e > 0 && magnitude(c.destination_strides[e - 1]) < magnitude(c.destination_strides[e]); --e) {
+      const auto swap = [e](int64_t *values) {
+        const int64_t kept = values[e];
+        values[e] = values[e - 1];
+        values[e - 1] = kept;
+      };
+      swap(c.shape);
+      swap(c.source_strides);
+      swap(c.destination_strides);
+    }
+  const void *kernel;
+  if (c.source_type == c.destination_type)
+    kernel = c.source_type == DType::f32 ? reinterpret_cast<const void *>(move_kernel<uint32_t>)
+                                         : reinterpret_cast<const void *>(move_kernel<uint16_t>);
+  else
+    kernel = c.source_type == DType::f32   ? kernel_from<float>(c.destination_type)
+             : c.source_type == DType::f16 ? kernel_from<__half>(c.destination_type)
+                                           : kernel_from<__nv_bfloat16>(c.destination_type);
+  void *pointers[] = {&c};
+  return launch(kernel, blocks_for(c.count), dim3(kThreads), 0, stream, pointers);
+}
+
+cudaError_t fill_zero(const Matrix &matrix, cudaStream_t stream) {
+  Matrix argument = matrix;
+  void *pointers[] = {&argument};
+  return launch(reinterpret_cast<const void *>(fill_kernel), blocks_for(matrix.rows * matrix.cols), dim3(kThreads), 0,
+                stream, pointers);
+}
+
+cudaError_t pack(const Pack &pack, cudaStream_t stream) {
+  Pack argument = pack;
+  void *pointers[] = {&argument};
+  return launch(reinterpret_cast<const void *>(pack_kernel), blocks_for((pack.inner + 7) / 8 * pack.outer * pack.slices),
+                dim3(kThreads), 0, stream, pointers);
+}
+
+}  // namespace cuda
+}  // namespace dxdw

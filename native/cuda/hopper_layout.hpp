@@ -1,0 +1,57 @@
+// Arithmetic of the Hopper kernel's tiles in shared memory, usable and tested on the host: sizes, descriptors, the
+// 128-byte swizzle.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define DXDW_BOTH __host__ __device__
+#else
+#define DXDW_BOTH
+#endif
+
+namespace dxdw {
+namespace cuda {
+namespace hopper {
+
+constexpr int kTileM = 128;                // two warpgroups of 64 rows
+constexpr int kTileK = 64;                 // 64 elements of 16 bits: one line of the 128-byte swizzle
+constexpr int kLine = 128;                 // bytes of such a line
+constexpr int kBox = kTileK * kLine;       // 64 lines: a box of an operand with outer contraction, 64 rows of the other
+constexpr int kBytesA = kTileM * kLine;
+constexpr int kStagingBytes = 64 * kLine;  // an epilogue's sub-tile: 64 rows of 128 bytes
+constexpr int kStagings = 4;               // two for each of two warpgroups
+constexpr int kMostShared = 232448;        // what a block may have
+
+DXDW_BOTH constexpr int bytes_b(int tile_n) { return tile_n * kLine; }
+DXDW_BOTH constexpr int stage_bytes(int tile_n) { return kBytesA + bytes_b(tile_n); }
+DXDW_BOTH constexpr int stages(int tile_n) { return tile_n == 256 ? 4 : tile_n == 128 ? 6 : 8; }
+DXDW_BOTH constexpr int barrier_bytes(int tile_n) { return 2 * 8 * stages(tile_n); }
+// 1024 more than is used, because the swizzle wants stages at multiples of 1024.
+DXDW_BOTH constexpr int shared_bytes(int tile_n) {
+  return 1024 + stages(tile_n) * stage_bytes(tile_n) + kStagings * kStagingBytes + barrier_bytes(tile_n);
+}
+static_assert(shared_bytes(256) <= kMostShared && shared_bytes(128) <= kMostShared && shared_bytes(64) <= kMostShared,
+              "a block's shared memory is too large");
+
+// Where chunk `chunk` (16 bytes) of line `line` stands under the 128-byte swizzle.
+DXDW_BOTH constexpr uint32_t swizzled(uint32_t line, uint32_t chunk) { return line * kLine + ((chunk ^ (line % 8)) << 4); }
+
+// The matrix descriptor of wgmma for a tile at `address` in shared memory, 128-byte swizzle.
+//   contraction inner: a line holds 64 k of one row or column; groups of 8 lines follow each other by 1024 bytes.
+//   contraction outer: a line holds 64 rows or columns of one k; groups of 8 k follow by 1024 bytes, the next 64 rows or
+//   columns by a whole box.
+DXDW_BOTH constexpr uint64_t descriptor(uint32_t address, bool contraction_inner) {
+  const uint64_t leading = contraction_inner ? 1 : kBox >> 4;
+  return (static_cast<uint64_t>(address & 0x3ffff) >> 4) | leading << 16 | (uint64_t{1024} >> 4) << 32 |
+         uint64_t{1} << 62;
+}
+
+// What 16 further elements of the contraction add to a descriptor.
+DXDW_BOTH constexpr uint64_t descriptor_step(bool contraction_inner) {
+  return (contraction_inner ? 16 * 2 : 16 * kLine) >> 4;
+}
+
+}  // namespace hopper
+}  // namespace cuda
+}  // namespace dxdw

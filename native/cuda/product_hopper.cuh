@@ -1,0 +1,396 @@
+// C[m,n] = or += sum over k of A[m,k] . B[k,n] for 16-bit operands on Hopper: wgmma fed by TMA. Products are exact, sums
+// float32, k in rising order in steps of 16 whatever the tile, so that tiles of all widths give the same bits.
+//
+//                A, contraction inner   B, contraction inner
+//   Y  = X.W     yes                    no
+//   dX = dY.W^T  yes                    yes
+//   dW = X^T.dY  no                     no
+// Any other mix comes from transposed views. Nothing is transposed in memory: wgmma reads either direction.
+//
+// A block of three warpgroups owns a tile of 128 x kTileN at a time and walks from tile to tile. One thread of the first
+// warpgroup loads steps of 64 k into a ring of stages by TMA; the other two warpgroups form 64 rows each. Two blocks of
+// a cluster stand one above the other: each loads half of the columns' operand for both. Slices of the contraction are
+// the third dimension of the maps: what lies behind a slice's end reads as 0, and the last slice has maps of its own.
+//
+// The result leaves through small sub-tiles in shared memory, while the loads of the next tile run on: stored by TMA,
+// added by TMA (float32: one addition an element, so one bit pattern with one slice), or element by element where TMA
+// cannot address the output.
+#pragma once
+
+#include <cuda.h>
+
+#include "hopper_layout.hpp"
+#include "kernels.hpp"
+#include "ptx.cuh"
+#include "types.cuh"
+#include "wgmma.cuh"
+
+namespace dxdw {
+namespace cuda {
+namespace hopper {
+
+constexpr int kThreads = 384;
+constexpr int kConsumers = 2;           // warpgroups
+constexpr int kProducerRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
+constexpr int kConsumerRegisters = 232;
+constexpr int kBand = 16;               // rows of tiles that are walked together: with 8 columns, one wave of 128
+
+enum class Epilogue : int32_t { kStore, kReduceAdd, kElements };
+
+struct Arguments {
+  CUtensorMap a, b;            // slices before the last
+  CUtensorMap a_last, b_last;  // the last slice
+  CUtensorMap c;
+  Target target;
+  int64_t rows, cols, contraction, chunk;
+  int32_t clusters_m, tiles_n;  // tiles_m over the cluster, rounded up
+  int32_t last_slice;
+  int32_t units;  // clusters_m * tiles_n * slices
+  Epilogue epilogue;
+};
+
+// Which tile a cluster works on: bands of rows, columns there and back, so that blocks that run at the same time share
+// lines of both operands in the L2 cache.
+struct Unit {
+  int32_t row, col, slice;  // in tiles (rows in clusters)
+  int32_t k_tiles;
+};
+
+__device__ __forceinline__ Unit unit_at(const Arguments &p, int32_t index, int32_t band_rows) {
+  const int32_t tiles = p.clusters_m * p.tiles_n;
+  Unit unit;
+  unit.slice = index / tiles;
+  const int32_t tile = index % tiles, band = tile / (band_rows * p.tiles_n), in_band = tile % (band_rows * p.tiles_n);
+  const int32_t rows = min(band_rows, p.clusters_m - band * band_rows);
+  unit.row = band * band_rows + in_band % rows;
+  unit.col = in_band / rows;
+  if (band % 2 == 1) unit.col = p.tiles_n - 1 - unit.col;
+  const int64_t left = p.contraction - unit.slice * p.chunk;
+  const int64_t length = left < p.chunk ? left : p.chunk;
+  unit.k_tiles = length <= 0 ? 0 : static_cast<int32_t>((length + kTileK - 1) / kTileK);
+  return unit;
+}
+
+// Keeps the compiler from moving reads and writes of the accumulators across the asynchronous products.
+template <int kCount>
+__device__ __forceinline__ void pin(float (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t pack_pair(float low, float high);
+template <>
+__device__ __forceinline__ uint32_t pack_pair<__nv_bfloat16>(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t *>(&pair);
+}
+template <>
+__device__ __forceinline__ uint32_t pack_pair<__half>(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const uint32_t *>(&pair);
+}
+
+template <typename T, bool kInnerA, bool kInnerB, int kTileN, int kCluster>
+__global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_constant__ Arguments p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kStages = stages(kTileN);
+  constexpr int kStageBytes = stage_bytes(kTileN);
+  constexpr int kAccumulators = kTileN / 2;
+  extern __shared__ char shared_raw[];
+  const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
+  const uint32_t staging = shared + kStages * kStageBytes;
+  const uint32_t full = staging + kStagings * kStagingBytes, empty = full + 8 * kStages;
+
+  const int warpgroup = threadIdx.x / 128;
+  const uint32_t rank = kCluster > 1 ? ptx::cluster_rank() : 0;
+  const int32_t first_unit = blockIdx.x / kCluster, unit_step = gridDim.x / kCluster;
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      ptx::mbarrier_init(full + 8 * s, 1);
+      ptx::mbarrier_init(empty + 8 * s, kConsumers * kCluster);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  if (kCluster > 1)
+    ptx::cluster_sync();
+  else
+    __syncthreads();
+
+  if (warpgroup == 0) {
+    ptx::give_registers<kProducerRegisters>();
+    if (threadIdx.x == 0) {
+      ptx::prefetch_map(&p.a_last);
+      ptx::prefetch_map(&p.b_last);
+      int stage = 0;
+      uint32_t parity = 1;  // the first round finds every stage free
+      for (int32_t index = first_unit; index < p.units; index += unit_step) {
+        const Unit unit = unit_at(p, index, kBand / kCluster);
+        const bool last = unit.slice == p.last_slice;
+        const CUtensorMap *map_a = last ? &p.a_last : &p.a, *map_b = last ? &p.b_last : &p.b;
+        const int slice = last ? 0 : unit.slice;
+        const int row = (unit.row * kCluster + static_cast<int>(rank)) * kTileM, col = unit.col * kTileN;
+        for (int32_t tile = 0; tile < unit.k_tiles; ++tile) {
+          const int k = tile * kTileK;
+          const uint32_t barrier = full + 8 * stage, to_a = shared + stage * kStageBytes, to_b = to_a + kBytesA;
+          ptx::mbarrier_wait(empty + 8 * stage, parity);
+          ptx::mbarrier_arrive_expect_tx(barrier, kStageBytes);
+          if (kInnerA) {
+            ptx::tma_load(to_a, map_a, barrier, k, row, slice);
+          } else {
+#pragma unroll
+            for (int box = 0; box < kTileM / 64; ++box)
+              ptx::tma_load(to_a + box * kBox, map_a, barrier, row + box * 64, k, slice);
+          }
+          if (kInnerB && kCluster == 1) {
+            ptx::tma_load(to_b, map_b, barrier, k, col, slice);
+          } else if (kInnerB) {
+            ptx::tma_load_multicast(to_b + rank * (kTileN / 2) * kLine, map_b, barrier, 3, k,
+                                    col + static_cast<int>(rank) * (kTileN / 2), slice);
+          } else if (kCluster == 1) {
+#pragma unroll
+            for (int box = 0; box < kTileN / 64; ++box)
+              ptx::tma_load(to_b + box * kBox, map_b, barrier, col + box * 64, k, slice);
+          } else {
+#pragma unroll
+            for (int half = 0; half < kTileN / 128; ++half) {
+              const int box = static_cast<int>(rank) * (kTileN / 128) + half;
+              ptx::tma_load_multicast(to_b + box * kBox, map_b, barrier, 3, col + box * 64, k, slice);
+            }
+          }
+          if (++stage == kStages) stage = 0, parity ^= 1;
+        }
+      }
+    }
+    __syncwarp();
+  } else {
+    ptx::take_registers<kConsumerRegisters>();
+    const int consumer = warpgroup - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const int bar = 1 + consumer;  // named barrier of this warpgroup
+    const uint32_t buffers = staging + consumer * 2 * kStagingBytes;
+    int stage = 0, turn = 0;
+    uint32_t parity = 0;
+    // One arrival a warpgroup and receiver: the stage may be overwritten.
+    const auto release = [&](int which) {
+      if (kCluster == 1) {
+        if (thread == 0) ptx::mbarrier_arrive(empty + 8 * which);
+      } else if (thread < kCluster) {
+        ptx::mbarrier_arrive_remote(empty + 8 * which, thread);
+      }
+    };
+
+    for (int32_t index = first_unit; index < p.units; index += unit_step) {
+      const Unit unit = unit_at(p, index, kBand / kCluster);
+      float sum[kAccumulators];
+      if (unit.k_tiles == 0) {
+#pragma unroll
+        for (int i = 0; i < kAccumulators; ++i) sum[i] = 0.0f;
+      }
+      int before = 0;
+      for (int32_t tile = 0; tile < unit.k_tiles; ++tile) {
+        ptx::mbarrier_wait(full + 8 * stage, parity);
+        const uint32_t at = shared + stage * kStageBytes;
+        const uint64_t a = descriptor(at + consumer * kBox, kInnerA), b = descriptor(at + kBytesA, kInnerB);
+        pin(sum);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kTileK / 16; ++step)
+          Wgmma<T, kTileN, !kInnerA, !kInnerB>::run(sum, a + step * descriptor_step(kInnerA),
+                                                    b + step * descriptor_step(kInnerB), tile > 0 || step > 0);
+        ptx::wgmma_commit();
+        pin(sum);
+        // The products of the step before are done once only one group is pending.
+        ptx::wgmma_wait<1>();
+        if (tile > 0) release(before);
+        before = stage;
+        if (++stage == kStages) stage = 0, parity ^= 1;
+      }
+      ptx::wgmma_wait<0>();
+      pin(sum);
+      if (unit.k_tiles > 0) release(before);
+
+      // Accumulator 4j + 2h + e of lane l: row 16 warp + l / 4 + 8h, column 8j + 2 (l % 4) + e.
+      const int64_t row0 = (static_cast<int64_t>(unit.row) * kCluster + rank) * kTileM + consumer * 64;
+      const int64_t col0 = static_cast<int64_t>(unit.col) * kTileN;
+      const bool issuer = thread == 0;
+      if (p.epilogue == Epilogue::kStore && p.target.type != DType::f32) {
+#pragma unroll
+        for (int part = 0; part < kTileN / 64; ++part) {
+          if (col0 + part * 64 >= p.cols) continue;
+          const uint32_t buffer = buffers + (turn++ & 1) * kStagingBytes;
+          if (issuer) ptx::bulk_wait_read<1>();  // the sub-tile before the last has left this buffer
+          ptx::named_barrier(bar, 128);
+          const int i = lane / 8;
+          const uint32_t line = 16 * warp + lane % 8 + 8 * (i % 2);
+#pragma unroll
+          for (int pair = 0; pair < 4; ++pair) {
+            const float *d = sum + part * 32 + pair * 8;
+            ptx::store_matrices(buffer + swizzled(line, 2 * pair + i / 2), pack_pair<T>(d[0], d[1]),
+                                pack_pair<T>(d[2], d[3]), pack_pair<T>(d[4], d[5]), pack_pair<T>(d[6], d[7]));
+          }
+          ptx::fence_proxy_async();
+          ptx::named_barrier(bar, 128);
+          if (issuer) {
+            ptx::tma_store(&p.c, buffer, static_cast<int>(col0) + part * 64, static_cast<int>(row0), unit.slice);
+            ptx::bulk_commit();
+          }
+        }
+      } else {
+#pragma unroll
+        for (int part = 0; part < kTileN / 32; ++part) {
+          if (col0 + part * 32 >= p.cols) continue;
+          const uint32_t buffer = buffers + (turn++ & 1) * kStagingBytes;
+          if (issuer) ptx::bulk_wait_read<1>();
+          ptx::named_barrier(bar, 128);
+          const uint32_t line = 16 * warp + lane / 4;
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            const float *d = sum + part * 16 + j * 4;
+            const uint32_t to = buffer + 8 * (lane % 2), chunk = 2 * j + lane % 4 / 2;
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + swizzled(line, chunk)), "f"(d[0]), "f"(d[1])
+                         : "memory");
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + swizzled(line + 8, chunk)), "f"(d[2]), "f"(d[3])
+                         : "memory");
+          }
+          if (p.epilogue == Epilogue::kElements) {
+            // A warp takes a row of 32 columns at a time.
+            ptx::named_barrier(bar, 128);
+            const int64_t col = col0 + part * 32 + lane;
+#pragma unroll 1
+            for (int line_of = warp; line_of < 64; line_of += 4) {
+              const int64_t row = row0 + line_of;
+              float value;
+              asm volatile("ld.shared.f32 %0, [%1];"
+                           : "=f"(value)
+                           : "r"(buffer + swizzled(line_of, lane / 4) + 4 * (lane % 4)));
+              if (row < p.rows && col < p.cols)
+                put(p.target.data, p.target.type,
+                    unit.slice * p.target.slice_stride + row * p.target.row_stride + col * p.target.col_stride, value,
+                    p.target.add, p.target.atomic);
+            }
+          } else {
+            ptx::fence_proxy_async();
+            ptx::named_barrier(bar, 128);
+            if (issuer) {
+              const int x = static_cast<int>(col0) + part * 32, y = static_cast<int>(row0);
+              if (p.epilogue == Epilogue::kStore)
+                ptx::tma_store(&p.c, buffer, x, y, unit.slice);
+              else
+                ptx::tma_reduce_add(&p.c, buffer, x, y, p.target.atomic ? 0 : unit.slice);
+              ptx::bulk_commit();
+            }
+          }
+        }
+      }
+    }
+    if (thread == 0) ptx::bulk_wait<0>();
+  }
+  // No block leaves while its neighbour may still arrive at its barriers or load into its stages.
+  if (kCluster > 1) ptx::cluster_sync();
+#endif
+}
+
+// ---- Host side ----
+
+// A map of rank 3, boxes of box_x x box_y x 1, 128-byte swizzle.
+inline bool encode(CUtensorMap *map, DType type, const char *data, int64_t x, int64_t y, int64_t z, int64_t y_stride,
+                   int64_t z_stride, int box_x, int box_y) {
+  using Encode = decltype(&cuTensorMapEncodeTiled);
+  const Encode function = reinterpret_cast<Encode>(tensor_map_encoder());
+  if (function == nullptr) return false;
+  const int64_t size = size_of(type);
+  const cuuint64_t dims[] = {static_cast<cuuint64_t>(x), static_cast<cuuint64_t>(y), static_cast<cuuint64_t>(z)};
+  // With one slice its stride means nothing but must be lawful.
+  const int64_t plane = z > 1 ? z_stride : y_stride;
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(y_stride * size), static_cast<cuuint64_t>(plane * size)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_x), static_cast<cuuint32_t>(box_y), 1};
+  const cuuint32_t element[] = {1, 1, 1};
+  const CUtensorMapDataType code = type == DType::f32   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                   : type == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  return function(map, code, 3, const_cast<char *>(data), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// Maps of an operand for the slices before the last, and for the last.
+inline bool encode_operand(CUtensorMap *map, CUtensorMap *map_last, DType type, const TiledOperand &o, int64_t lines,
+                           int64_t chunk, int64_t last_slice, int64_t last_length, int box_lines) {
+  const auto one = [&](CUtensorMap *to, const char *data, int64_t length, int64_t slices) {
+    return o.contraction_inner
+               ? encode(to, type, data, length, lines, slices, o.pitch, o.slice_stride, kTileK, box_lines)
+               : encode(to, type, data, lines, length, slices, o.pitch, o.slice_stride, 64, kTileK);
+  };
+  const char *last = o.data + last_slice * o.slice_stride * size_of(type);
+  if (!one(map_last, last, last_length, 1)) return false;
+  return last_slice == 0 || one(map, o.data, chunk, last_slice);
+}
+
+template <typename T, int kTileN, int kCluster>
+const void *kernel_for(bool inner_a, bool inner_b) {
+  if (inner_a)
+    return inner_b ? reinterpret_cast<const void *>(hopper_kernel<T, true, true, kTileN, kCluster>)
+                   : reinterpret_cast<const void *>(hopper_kernel<T, true, false, kTileN, kCluster>);
+  return inner_b ? reinterpret_cast<const void *>(hopper_kernel<T, false, true, kTileN, kCluster>)
+                 : reinterpret_cast<const void *>(hopper_kernel<T, false, false, kTileN, kCluster>);
+}
+
+template <typename T>
+cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const TiledOperand &b, const Target &target,
+                    cudaStream_t stream) {
+  const Product &w = p.work;
+  const int64_t rows = w.c.rows, cols = w.c.cols, contraction = w.contraction();
+  const DType type = w.a.type;
+  Arguments arguments;
+  arguments.target = target;
+  arguments.rows = rows;
+  arguments.cols = cols;
+  arguments.contraction = contraction;
+  arguments.chunk = p.chunk;
+  arguments.clusters_m = static_cast<int32_t>((p.tiles_m + p.cluster - 1) / p.cluster);
+  arguments.tiles_n = static_cast<int32_t>(p.tiles_n);
+  arguments.units = arguments.clusters_m * arguments.tiles_n * p.split;
+  const int64_t last_slice = (contraction + p.chunk - 1) / p.chunk - 1;
+  arguments.last_slice = static_cast<int32_t>(last_slice);
+  const int64_t last_length = contraction - last_slice * p.chunk;
+  if (!encode_operand(&arguments.a, &arguments.a_last, type, a, rows, p.chunk, last_slice, last_length, kTileM) ||
+      !encode_operand(&arguments.b, &arguments.b_last, type, b, cols, p.chunk, last_slice, last_length,
+                      p.tile_n / p.cluster))
+    return cudaErrorInvalidValue;
+
+  // TMA writes whole chunks of 16 bytes: rows must end on one, unless the padding behind them is ours.
+  const int64_t size = size_of(target.type);
+  const bool addressable =
+      target.col_stride == 1 && reinterpret_cast<uintptr_t>(target.data) % 16 == 0 &&
+      (target.padded || cols * size % 16 == 0) &&
+      (rows == 1 || (target.row_stride > 0 && target.row_stride * size % 16 == 0)) &&
+      (target.type == DType::f32 || !target.add);
+  arguments.epilogue = !addressable                    ? Epilogue::kElements
+                       : target.add || target.atomic   ? Epilogue::kReduceAdd
+                                                       : Epilogue::kStore;
+  if (addressable) {
+    const int64_t row_stride = rows == 1 ? (cols * size + 15) / 16 * 16 / size : target.row_stride;
+    const int64_t slices = target.slice_stride > 0 ? p.split : 1;
+    if (!encode(&arguments.c, target.type, target.data, cols, rows, slices, row_stride, target.slice_stride,
+                128 / static_cast<int>(size), 64))
+      return cudaErrorInvalidValue;
+  }
+
+  const bool inner_a = a.contraction_inner, inner_b = b.contraction_inner;
+  const void *kernel = p.tile_n == 64    ? kernel_for<T, 64, 1>(inner_a, inner_b)
+                       : p.tile_n == 128 ? (p.cluster == 2 ? kernel_for<T, 128, 2>(inner_a, inner_b)
+                                                           : kernel_for<T, 128, 1>(inner_a, inner_b))
+                                         : (p.cluster == 2 ? kernel_for<T, 256, 2>(inner_a, inner_b)
+                                                           : kernel_for<T, 256, 1>(inner_a, inner_b));
+  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                 shared_bytes(p.tile_n));
+  if (error != cudaSuccess) return error;
+  void *pointers[] = {&arguments};
+  return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), shared_bytes(p.tile_n), stream, pointers,
+                p.cluster);
+}
+
+}  // namespace hopper
+}  // namespace cuda
+}  // namespace dxdw

@@ -1,0 +1,405 @@
+// y[i] = or += sum over d of x[i,d] . w[d], and its backward:
+// gx[i,d] = or += g[i] . w[d],  gw[d] = or += sum over i of x[i,d] . g[i].
+//
+// All of it is bound by memory: x is read once, gx written once, 16 bytes a thread and several loads in flight.
+// Results do not depend on timing: a row of y is summed by one warp (or one block) in an order that D alone sets, gw by
+// blocks of rows that the shape alone sets, each summed in rising order, and the blocks added in rising order.
+#include "kernels.hpp"
+#include "types.cuh"
+
+namespace dxdw {
+namespace cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int64_t kMostBlocks = 1 << 20;
+
+// 16 bytes as floats.
+template <typename T>
+struct Vector {
+  static constexpr int kSize = 16 / sizeof(T);
+};
+
+template <typename T>
+__device__ __forceinline__ void unpack(const uint4 &word, float (&values)[Vector<T>::kSize]);
+
+template <>
+__device__ __forceinline__ void unpack<float>(const uint4 &word, float (&values)[4]) {
+  values[0] = __uint_as_float(word.x), values[1] = __uint_as_float(word.y);
+  values[2] = __uint_as_float(word.z), values[3] = __uint_as_float(word.w);
+}
+
+template <>
+__device__ __forceinline__ void unpack<__nv_bfloat16>(const uint4 &word, float (&values)[8]) {
+  const uint32_t words[] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    values[2 * i] = __uint_as_float(words[i] << 16);
+    values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  }
+}
+
+template <>
+__device__ __forceinline__ void unpack<__half>(const uint4 &word, float (&values)[8]) {
+  const uint32_t words[] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&words[i]));
+    values[2 * i] = pair.x;
+    values[2 * i + 1] = pair.y;
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ uint4 repack(const float (&values)[Vector<T>::kSize]);
+
+template <>
+__device__ __forceinline__ uint4 repack<float>(const float (&v)[4]) {
+  return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+}
+
+template <>
+__device__ __forceinline__ uint4 repack<__nv_bfloat16>(const float (&v)[8]) {
+  uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
+    words[i] = *reinterpret_cast<const uint32_t *>(&pair);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+template <>
+__device__ __forceinline__ uint4 repack<__half>(const float (&v)[8]) {
+  uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
+    words[i] = *reinterpret_cast<const uint32_t *>(&pair);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+__device__ __forceinline__ int64_t row_offset(const Rows &rows, const int64_t *strides, int64_t row) {
+  if (rows.ndim == 1) return row * strides[0];
+  int64_t offset = 0;
+  for (int32_t d = rows.ndim - 1; d > 0; --d) {
+    offset += row % rows.shape[d] * strides[d];
+    row /= rows.shape[d];
+  }
+  return offset + row * strides[0];
+}
+
+__device__ __forceinline__ float sum_over_warp(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
+  return value;
+}
+
+// ---- Forward ----
+
+// Any strides: a warp a row.
+__global__ void __launch_bounds__(kThreads) forward_any(const WeightedSum p) {
+  const int lane = threadIdx.x % 32;
+  for (int64_t row = blockIdx.x * int64_t{kWarps} + threadIdx.x / 32; row < p.rows.count;
+       row += gridDim.x * int64_t{kWarps}) {
+    const int64_t x = row_offset(p.rows, p.x.row_strides, row);
+    float sum = 0.0f;
+    for (int64_t d = lane; d < p.features; d += 32)
+      sum = fmaf(load_any(p.x.data, p.x.type, x + d * p.x.feature_stride),
+                 load_any(p.w.data, p.w.type, d * p.w.feature_stride), sum);
+    sum = sum_over_warp(sum);
+    if (lane == 0) put(p.y.data, p.y.type, row_offset(p.rows, p.y.row_strides, row), sum, p.add, false);
+  }
+}
+
+struct ForwardArguments {
+  const char *x, *w;
+  char *y;
+  DType y_type;
+  bool add;
+  int64_t rows, features;  // features: a multiple of the vector
+  int64_t x_stride, y_stride;
+};
+
+// Dense features: kLanes threads (a warp or the block) hold kRows rows at a time, so that w is loaded once for all.
+template <typename T, int kRows, int kLanes>
+__global__ void __launch_bounds__(kThreads) forward_dense(const ForwardArguments p) {
+  constexpr int kVector = Vector<T>::kSize;
+  __shared__ float shared[kWarps][kRows];
+  const int lane = threadIdx.x % kLanes;
+  const int64_t first = (blockIdx.x * int64_t{kThreads / kLanes} + threadIdx.x / kLanes) * kRows;
+  if (first >= p.rows) return;  // whole warps; with kLanes = kThreads, whole blocks
+  const T *x[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+    x[r] = reinterpret_cast<const T *>(p.x) + min(first + r, p.rows - 1) * p.x_stride + lane * kVector;
+  const T *w = reinterpret_cast<const T *>(p.w) + lane * kVector;
+  float sum[kRows] = {};
+#pragma unroll 2
+  for (int64_t d = lane * kVector; d < p.features; d += kLanes * kVector) {
+    uint4 words[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      words[r] = __ldcs(reinterpret_cast<const uint4 *>(x[r]));
+      x[r] += kLanes * kVector;
+    }
+    float weights[kVector];
+    unpack<T>(__ldg(reinterpret_cast<const uint4 *>(w)), weights);
+    w += kLanes * kVector;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float values[kVector];
+      unpack<T>(words[r], values);
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) sum[r] = fmaf(values[e], weights[e], sum[r]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) sum[r] = sum_over_warp(sum[r]);
+  float mine = 0.0f;
+  if (kLanes == 32) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) mine = lane == r ? sum[r] : mine;
+  } else {
+    if (threadIdx.x % 32 == 0) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) shared[threadIdx.x / 32][r] = sum[r];
+    }
+    __syncthreads();
+    if (lane < kRows)
+      for (int i = 0; i < kWarps; ++i) mine += shared[i][lane];
+  }
+  if (lane < kRows && first + lane < p.rows) put(p.y, p.y_type, (first + lane) * p.y_stride, mine, p.add, false);
+}
+
+// ---- Backward ----
+
+struct BackwardShape {
+  int64_t rows_per_block, blocks;
+  float *partials;  // [blocks][features]; NULL: the only block writes gw itself
+};
+
+__device__ __forceinline__ void put_sum(const WeightedSumBackward &p, const BackwardShape &s, int64_t block, int64_t d,
+                                        float sum) {
+  if (s.partials != nullptr)
+    s.partials[block * p.features + d] = sum;
+  else
+    put(p.gw.data, p.gw.type, d * p.gw.feature_stride, sum, p.add_gw, false);
+}
+
+// Any strides: a thread owns a column of a block of rows.
+__global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackward p, const BackwardShape s) {
+  const int64_t count = s.blocks * p.features;
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
+    const int64_t block = i / p.features, d = i % p.features;
+    const int64_t end = min((block + 1) * s.rows_per_block, p.rows.count);
+    const float weight = load_any(p.w.data, p.w.type, d * p.w.feature_stride);
+    float sum = 0.0f;
+    for (int64_t row = block * s.rows_per_block; row < end; ++row) {
+      const float g = load_any(p.g.data, p.g.type, row_offset(p.rows, p.g.row_strides, row));
+      if (p.gx.data != nullptr)
+        put(p.gx.data, p.gx.type, row_offset(p.rows, p.gx.row_strides, row) + d * p.gx.feature_stride, g * weight,
+            p.add_gx, false);
+      if (p.gw.data != nullptr)
+        sum = fmaf(load_any(p.x.data, p.x.type, row_offset(p.rows, p.x.row_strides, row) + d * p.x.feature_stride), g,
+                   sum);
+    }
+    if (p.gw.data != nullptr) put_sum(p, s, block, d, sum);
+  }
+}
+
+// Dense features, one row stride, gx of x's type and assigned: a thread owns one vector of columns; `columns` threads
+// side by side cover a slab of a row, and the block holds kThreads / columns blocks of rows.
+template <typename T, bool kGx, bool kGw>
+__global__ void __launch_bounds__(kThreads) backward_dense(const WeightedSumBackward p, const BackwardShape s,
+                                                           const int columns, const int64_t slabs) {
+  constexpr int kVector = Vector<T>::kSize;
+  constexpr int kAhead = 8;
+  const int64_t slab = blockIdx.x % slabs;
+  const int64_t block = blockIdx.x / slabs * (kThreads / columns) + threadIdx.x / columns;
+  const int64_t d = (slab * columns + threadIdx.x % columns) * kVector;
+  if (block >= s.blocks || d >= p.features) return;
+  int64_t row = block * s.rows_per_block;
+  const int64_t end = min(row + s.rows_per_block, p.rows.count);
+  const int64_t x_stride = p.x.row_strides[0], gx_stride = p.gx.row_strides[0], g_stride = p.g.row_strides[0];
+  const T *x = reinterpret_cast<const T *>(p.x.data) + row * x_stride + d;
+  T *gx = reinterpret_cast<T *>(p.gx.data) + row * gx_stride + d;
+  const T *g = reinterpret_cast<const T *>(p.g.data) + row * g_stride;
+  float weights[kVector], sum[kVector] = {};
+  unpack<T>(__ldg(reinterpret_cast<const uint4 *>(reinterpret_cast<const T *>(p.w.data) + d)), weights);
+
+  const auto one_row = [&](const uint4 &word, float scale, T *to) {
+    if (kGx) {
+      float products[kVector];
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) products[e] = scale * weights[e];
+      __stcs(reinterpret_cast<uint4 *>(to), repack<T>(products));
+    }
+    if (kGw) {
+      float values[kVector];
+      unpack<T>(word, values);
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) sum[e] = fmaf(values[e], scale, sum[e]);
+    }
+  };
+  for (; row + kAhead <= end; row += kAhead) {
+    uint4 words[kAhead];
+    float scales[kAhead];
+#pragma unroll
+    for (int r = 0; r < kAhead; ++r) {
+      if (kGw) words[r] = __ldcs(reinterpret_cast<const uint4 *>(x + r * x_stride));
+      scales[r] = to_float(__ldg(g + r * g_stride));
+    }
+#pragma unroll
+    for (int r = 0; r < kAhead; ++r) one_row(words[r], scales[r], gx + r * gx_stride);
+    x += kAhead * x_stride;
+    gx += kAhead * gx_stride;
+    g += kAhead * g_stride;
+  }
+  for (; row < end; ++row) {
+    one_row(kGw ? __ldcs(reinterpret_cast<const uint4 *>(x)) : uint4{}, to_float(*g), gx);
+    x += x_stride;
+    gx += gx_stride;
+    g += g_stride;
+  }
+  if (kGw) {
+    if (s.partials != nullptr) {
+#pragma unroll
+      for (int e = 0; e < kVector; e += 4)
+        *reinterpret_cast<float4 *>(s.partials + block * p.features + d + e) =
+            make_float4(sum[e], sum[e + 1], sum[e + 2], sum[e + 3]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kVector; ++e) put_sum(p, s, block, d + e, sum[e]);
+    }
+  }
+}
+
+// gw from the partial sums, block after block: 32 columns a thread block, partial sums staged through shared memory so
+// that many loads are in flight while one warp adds in order.
+__global__ void __launch_bounds__(kThreads) finish_columns(const WeightedSumBackward p, const BackwardShape s) {
+  constexpr int kStaged = 128;
+  __shared__ float staged[2][kStaged][32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (int64_t first = blockIdx.x * int64_t{32}; first < p.features; first += gridDim.x * int64_t{32}) {
+    const int64_t d = first + lane;
+    const bool inside = d < p.features;
+    const auto stage = [&](int64_t block, int into) {
+#pragma unroll
+      for (int i = 0; i < kStaged / kWarps; ++i) {
+        const int64_t b = block + warp + i * kWarps;
+        staged[into][warp + i * kWarps][lane] = inside && b < s.blocks ? __ldcs(s.partials + b * p.features + d) : 0.0f;
+      }
+    };
+    float sum = 0.0f;
+    stage(0, 0);
+    __syncthreads();
+    for (int64_t block = 0, turn = 0; block < s.blocks; block += kStaged, ++turn) {
+      if (block + kStaged < s.blocks) stage(block + kStaged, (turn + 1) % 2);
+      if (warp == 0) {
+        const int count = static_cast<int>(min(int64_t{kStaged}, s.blocks - block));
+#pragma unroll 16
+        for (int i = 0; i < count; ++i) sum = __fadd_rn(sum, staged[turn % 2][i][lane]);
+      }
+      __syncthreads();
+    }
+    if (warp == 0 && inside) put(p.gw.data, p.gw.type, d * p.gw.feature_stride, sum, p.add_gw, false);
+  }
+}
+
+// ---- Which kernel ----
+
+bool dense(const RowsView &view, const Rows &rows, int64_t vector) {
+  return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.feature_stride == 1 &&
+         (rows.count <= 1 || view.row_strides[0] % vector == 0);
+}
+
+dim3 grid(int64_t blocks) { return dim3(static_cast<unsigned>(blocks)); }
+
+template <typename T>
+cudaError_t forward_typed(const WeightedSum &p, cudaStream_t stream) {
+  constexpr int64_t kVector = Vector<T>::kSize;
+  ForwardArguments arguments = {p.x.data,     p.w.data,   p.y.data,           p.y.type,          p.add,
+                                p.rows.count, p.features, p.x.row_strides[0], p.y.row_strides[0]};
+  void *pointers[] = {&arguments};
+  const auto go = [&](auto kernel, int64_t rows_per_block) {
+    return launch(reinterpret_cast<const void *>(kernel), grid((p.rows.count + rows_per_block - 1) / rows_per_block),
+                  dim3(kThreads), 0, stream, pointers);
+  };
+  if (p.features > 16384) return go(forward_dense<T, 4, kThreads>, 4);
+  if (p.features > 64 * kVector) return go(forward_dense<T, 4, 32>, 4 * kWarps);
+  return go(forward_dense<T, 8, 32>, 8 * kWarps);
+}
+
+template <typename T>
+cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s, cudaStream_t stream) {
+  constexpr int64_t kVector = Vector<T>::kSize;
+  int columns = 1;
+  while (columns < kThreads && columns * kVector < p.features) columns *= 2;
+  int64_t slabs = (p.features + columns * kVector - 1) / (columns * kVector);
+  const int64_t blocks = (s.blocks + kThreads / columns - 1) / (kThreads / columns) * slabs;
+  WeightedSumBackward argument = p;
+  BackwardShape shape = s;
+  void *pointers[] = {&argument, &shape, &columns, &slabs};
+  const void *kernel = p.gx.data == nullptr   ? reinterpret_cast<const void *>(backward_dense<T, false, true>)
+                       : p.gw.data == nullptr ? reinterpret_cast<const void *>(backward_dense<T, true, false>)
+                                              : reinterpret_cast<const void *>(backward_dense<T, true, true>);
+  return launch(kernel, grid(blocks), dim3(kThreads), 0, stream, pointers);
+}
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+}  // namespace
+
+cudaError_t weighted_sum(const WeightedSum &p, cudaStream_t stream) {
+  const int64_t vector = 16 / size_of(p.x.type);
+  const bool fast = p.rows.ndim == 1 && p.features > 0 && p.features % vector == 0 && dense(p.x, p.rows, vector) &&
+                    p.w.feature_stride == 1 && reinterpret_cast<uintptr_t>(p.w.data) % 16 == 0 &&
+                    p.rows.count < (int64_t{1} << 31);
+  if (fast) {
+    switch (p.x.type) {
+      case DType::f32: return forward_typed<float>(p, stream);
+      case DType::f16: return forward_typed<__half>(p, stream);
+      default: return forward_typed<__nv_bfloat16>(p, stream);
+    }
+  }
+  WeightedSum argument = p;
+  void *pointers[] = {&argument};
+  return launch(reinterpret_cast<const void *>(forward_any), grid(least((p.rows.count + kWarps - 1) / kWarps, kMostBlocks)),
+                dim3(kThreads), 0, stream, pointers);
+}
+
+cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials, cudaStream_t stream) {
+  const int64_t vector = 16 / size_of(p.x.type);
+  const gpu::RowBlocks plan = gpu::plan_rows(p.rows.count, p.features);
+  BackwardShape shape = {plan.rows_per_block, plan.blocks, p.gw.data != nullptr && plan.blocks > 1 ? partials : nullptr};
+  const bool fast = p.rows.ndim == 1 && p.rows.count > 0 && p.features % vector == 0 && dense(p.x, p.rows, vector) &&
+                    p.w.feature_stride == 1 && reinterpret_cast<uintptr_t>(p.w.data) % 16 == 0 &&
+                    (p.gx.data == nullptr ||
+                     (dense(p.gx, p.rows, vector) && p.gx.type == p.x.type && !p.add_gx));
+  cudaError_t error;
+  if (fast) {
+    switch (p.x.type) {
+      case DType::f32: error = backward_typed<float>(p, shape, stream); break;
+      case DType::f16: error = backward_typed<__half>(p, shape, stream); break;
+      default: error = backward_typed<__nv_bfloat16>(p, shape, stream); break;
+    }
+  } else {
+    WeightedSumBackward argument = p;
+    void *pointers[] = {&argument, &shape};
+    const int64_t blocks = (plan.blocks * p.features + kThreads - 1) / kThreads;
+    error = launch(reinterpret_cast<const void *>(backward_any), grid(least(blocks, kMostBlocks)), dim3(kThreads), 0,
+                   stream, pointers);
+  }
+  if (error != cudaSuccess || shape.partials == nullptr) return error;
+  WeightedSumBackward argument = p;
+  void *pointers[] = {&argument, &shape};
+  return launch(reinterpret_cast<const void *>(finish_columns), grid(least((p.features + 31) / 32, kMostBlocks)),
+                dim3(kThreads), 0, stream, pointers);
+}
+
+}  // namespace cuda
+}  // namespace dxdw

@@ -1,0 +1,246 @@
+#include "gpu_plan.hpp"
+
+#include <stdio.h>
+
+namespace dxdw {
+namespace gpu {
+
+namespace {
+
+constexpr int64_t kVectorBytes = 16;
+constexpr uint64_t kPartAlignment = 256;
+
+// Below this many elements of the output (dW) or the weights (Y, dX) the tensor-core tiles of the Hopper kernel are
+// mostly padding. The choice must not look at the contraction of dW, or a slice would take another kernel than the
+// whole, nor at T in Y and dX, or a row's bits would depend on its neighbours.
+constexpr int64_t kLeastHopperWeights = 128 * 64;
+
+// The model of a tile's time on a multiprocessor, in cycles: k-tiles at the tensor cores' rate (wider tiles move fewer
+// bytes through shared memory: below 256 columns that bandwidth, not the tensor cores, sets the rate), and the
+// epilogue.
+constexpr double kEpilogueCycles = 2300;
+constexpr double kReduceLaunchCycles = 6000;    // a dependent reduction kernel
+constexpr double kReduceBytesPerCycle = 2000;   // its reads, mostly from the L2 cache
+constexpr int64_t kLeastTilesPerSlice = 8;      // k-tiles
+constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 cache
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+double k_tile_cycles(int32_t tile_m, int32_t tile_n, int32_t tile_k) {
+  const double ideal = static_cast<double>(tile_m) * tile_n * tile_k / 2048;
+  return tile_n >= 256 ? ideal : tile_n >= 128 ? 1.25 * ideal : 1.6 * ideal;
+}
+
+// lines x contraction, or its transpose: `line_stride` between lines, `inner` along the contraction.
+Walk walk_of(const char *data, int64_t lines, int64_t contraction, int64_t line_stride, int64_t contraction_stride) {
+  Walk walk;
+  const bool inner = contraction_stride == 1 || contraction == 1;
+  const bool outer = line_stride == 1 || lines == 1;
+  const auto fits = [&](int64_t pitch, int64_t count) {
+    return count == 1 || (pitch > 0 && pitch * 2 % kVectorBytes == 0 && pitch * 2 < (int64_t{1} << 40));
+  };
+  const bool base = reinterpret_cast<uint64_t>(data) % kVectorBytes == 0;
+  const bool small = lines < INT32_MAX && contraction < INT32_MAX;
+  const bool inner_fits = inner && fits(line_stride, lines);
+  const bool outer_fits = outer && fits(contraction_stride, contraction);
+  // Where neither direction can be walked by vectors, packing follows the smaller stride.
+  const auto magnitude = [](int64_t stride) { return stride < 0 ? -stride : stride; };
+  walk.contraction_inner =
+      inner_fits || (!outer_fits && (inner || (!outer && magnitude(contraction_stride) <= magnitude(line_stride))));
+  walk.aligned = base && small && (inner_fits || outer_fits);
+  walk.pitch = walk.contraction_inner ? line_stride : contraction_stride;
+  const int64_t count = walk.contraction_inner ? lines : contraction;
+  // A single line's stride means nothing; TMA wants a lawful one.
+  if (count == 1) walk.pitch = round_up(walk.contraction_inner ? contraction : lines, 8);
+  return walk;
+}
+
+struct Parts {
+  uint64_t used = 0;
+  uint64_t take(uint64_t bytes) {
+    const uint64_t at = used;
+    used += (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+    return at;
+  }
+};
+
+double tile_cycles(const ProductPlan &p, int64_t k_tiles) {
+  return static_cast<double>(k_tiles) * k_tile_cycles(p.tile_m, p.tile_n, p.tile_k) + kEpilogueCycles * p.tile_n / 256;
+}
+
+// Time of the whole product in cycles under a split.
+double modelled_cycles(const ProductPlan &p, int64_t split, int64_t contraction, int32_t multiprocessors) {
+  const int64_t chunk = ceil_div(most(contraction, 1), split);
+  const int64_t units = p.tiles * split;
+  double cycles = static_cast<double>(ceil_div(units, multiprocessors)) * tile_cycles(p, ceil_div(chunk, p.tile_k));
+  if (split > 1) {
+    const double bytes = static_cast<double>(split + 2) * p.work.c.rows * p.work.c.cols * 4;
+    cycles += kReduceLaunchCycles + bytes / kReduceBytesPerCycle;
+  }
+  return cycles;
+}
+
+void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
+  p->tile_m = tile_m;
+  p->tile_n = tile_n;
+  p->tile_k = tile_k;
+  p->tiles_m = ceil_div(p->work.c.rows, tile_m);
+  p->tiles_n = ceil_div(p->work.c.cols, tile_n);
+  p->tiles = p->tiles_m * p->tiles_n;
+}
+
+int64_t best_split(const ProductPlan &p, int32_t multiprocessors) {
+  const int64_t contraction = p.work.contraction();
+  const int64_t output_bytes = p.work.c.rows * p.work.c.cols * 4;
+  int64_t best = 1;
+  double best_cycles = modelled_cycles(p, 1, contraction, multiprocessors);
+  for (int64_t split = 2; split <= 2 * multiprocessors; ++split) {
+    if (contraction / split < kLeastTilesPerSlice * p.tile_k || split * output_bytes > kMostPartialBytes) break;
+    const double cycles = modelled_cycles(p, split, contraction, multiprocessors);
+    if (cycles < 0.97 * best_cycles) {
+      best = split;
+      best_cycles = cycles;
+    }
+  }
+  return best;
+}
+
+void choose_hopper_tile(ProductPlan *p, const Chip &chip) {
+  const int64_t contraction = p->work.contraction();
+  const int32_t widths[] = {256, 128, 64};
+  double best = 0;
+  int32_t best_width = 0;
+  for (const int32_t width : widths) {
+    set_tiles(p, 128, width, 64);
+    const int64_t split =
+        p->work.split == 0 ? best_split(*p, chip.multiprocessors) : static_cast<int64_t>(p->work.split);
+    const double cycles = modelled_cycles(*p, split, contraction, chip.multiprocessors);
+    if (best_width == 0 || cycles < best) {
+      best = cycles;
+      best_width = width;
+    }
+  }
+  set_tiles(p, 128, best_width, 64);
+}
+
+}  // namespace
+
+ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip) {
+  ProductPlan p;
+  p.swap = product.c.cols > 1 && product.c.col_stride != 1 && (product.c.row_stride == 1 || product.c.rows == 1);
+  p.work = product;
+  if (p.swap) {
+    p.work.a = product.b.transposed();
+    p.work.b = product.a.transposed();
+    p.work.c = product.c.transposed();
+  }
+  const Product &w = p.work;
+  const int64_t contraction = w.contraction();
+  const int32_t multiprocessors = chip.multiprocessors;
+  p.a = walk_of(w.a.data, w.a.rows, contraction, w.a.row_stride, w.a.col_stride);
+  p.b = walk_of(w.b.data, w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
+  p.pack_a = p.pack_b = false;
+  p.cluster = 1;
+  p.pack_a_pitch = p.pack_b_pitch = 0;
+
+  // Weights are the output of dW and an operand of Y and dX; either way their size is free of T. dW is the one product
+  // that may be split or order its slices.
+  const bool is_16_bit = w.a.type != DType::f32;
+  const bool is_dw = function == DXDW_DW;
+  const int64_t weights = is_dw ? w.c.rows * w.c.cols : product.b.rows * product.b.cols;
+  const int64_t narrow = is_dw ? least(w.c.rows, w.c.cols) : least(product.b.rows, product.b.cols);
+  const char *why;
+  if (!is_16_bit || w.precision == DXDW_PRECISION_EXACT || contraction == 0) {
+    p.kernel = kSimt;
+    why = contraction == 0 ? "the contraction is empty"
+          : is_16_bit      ? "exact precision asks for float32 multiply-add"
+                           : "float32 operands use float32 multiply-add";
+    // Small outputs take small tiles, so that more multiprocessors share them.
+    set_tiles(&p, 128, 128, 16);
+    if (p.tiles < multiprocessors) set_tiles(&p, 64, 64, 16);
+  } else if (chip.capability == 90 && weights >= kLeastHopperWeights && narrow >= 16 && w.a.rows < INT32_MAX &&
+             w.b.cols < INT32_MAX && contraction < INT32_MAX) {
+    p.kernel = kHopper;
+    choose_hopper_tile(&p, chip);
+    why = "wgmma and TMA: 16-bit operands on capability 9.0";
+  } else {
+    p.kernel = kMma;
+    set_tiles(&p, 128, 128, 32);
+    why = chip.capability == 90 ? "few weights: mma.sync tiles" : "mma.sync: 16-bit operands";
+  }
+
+  // Slices.
+  const int64_t split = w.split == 0 ? best_split(p, multiprocessors) : static_cast<int64_t>(w.split);
+  p.split = static_cast<int32_t>(split);
+  p.chunk = ceil_div(most(contraction, 1), split);
+  const bool atomic = !w.deterministic && w.c.type == DType::f32;
+  p.combine = split == 1 ? kDirect : atomic ? kAtomic : kWorkspace;
+  const int64_t units = p.tiles * split;
+  p.waves = static_cast<double>(units) / multiprocessors;
+
+  Parts parts;
+  p.pack_a_at = p.pack_b_at = p.partials_at = 0;
+  if (p.kernel == kHopper) {
+    // TMA walks slices as a third dimension: along an inner contraction a slice must start on 16 bytes.
+    const bool slices_fit = split == 1 || p.chunk * 2 % kVectorBytes == 0;
+    p.pack_a = !p.a.aligned || (p.a.contraction_inner && !slices_fit);
+    p.pack_b = !p.b.aligned || (p.b.contraction_inner && !slices_fit);
+    const auto packed = [&](const Walk &walk, int64_t lines, int64_t *pitch) {
+      *pitch = walk.contraction_inner ? round_up(p.chunk, 64) * split : round_up(lines, 64);
+      return static_cast<uint64_t>(*pitch * (walk.contraction_inner ? lines : contraction) * 2);
+    };
+    if (p.pack_a) p.pack_a_at = parts.take(packed(p.a, w.a.rows, &p.pack_a_pitch));
+    if (p.pack_b) p.pack_b_at = parts.take(packed(p.b, w.b.cols, &p.pack_b_pitch));
+    p.cluster = p.tile_n >= 128 && (p.tiles_m % 2 == 0 || p.tiles_m >= 9) ? 2 : 1;
+    // As many blocks as make the waves equally full: all work to the end, in step.
+    const int64_t cluster_units = ceil_div(p.tiles_m, p.cluster) * p.tiles_n * split;
+    const int64_t at_once = most(1, multiprocessors / p.cluster);
+    const int64_t rounds = ceil_div(cluster_units, at_once);
+    p.blocks = static_cast<int32_t>(ceil_div(cluster_units, rounds) * p.cluster);
+  } else {
+    p.blocks = static_cast<int32_t>(least(units, int64_t{1} << 30));
+  }
+  p.partial_pitch = round_up(w.c.cols, 4);
+  if (p.combine == kWorkspace)
+    p.partials_at = parts.take(static_cast<uint64_t>(split * w.c.rows * p.partial_pitch * 4));
+  p.workspace_bytes = parts.used;
+  snprintf(p.why, sizeof p.why, "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s",
+           why, static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(split),
+           static_cast<long long>(p.chunk), multiprocessors, p.waves,
+           p.pack_a && p.pack_b ? "; both operands packed"
+           : p.pack_a           ? "; one operand packed"
+           : p.pack_b           ? "; one operand packed"
+                                : "");
+  return p;
+}
+
+const char *kernel_name(const ProductPlan &plan) {
+  switch (plan.kernel) {
+    case kSimt: return plan.tile_m == 128 ? "simt_128x128x16" : "simt_64x64x16";
+    case kMma: return "mma_128x128x32";
+    default:
+      return plan.tile_n == 256 ? "hopper_128x256x64" : plan.tile_n == 128 ? "hopper_128x128x64" : "hopper_128x64x64";
+  }
+}
+
+RowBlocks plan_rows(int64_t rows, int64_t features) {
+  // About 2^18 groups of four features in flight fill any chip; few blocks keep the partial sums small beside x.
+  constexpr int64_t kGroups = 1 << 18, kMostBlocks = 2048, kLeastRows = 16;
+  const int64_t wanted = least(most(kGroups / most(ceil_div(features, 4), 1), 1), kMostBlocks);
+  RowBlocks plan;
+  plan.rows_per_block = most(ceil_div(rows, wanted), kLeastRows);
+  plan.blocks = most(ceil_div(rows, plan.rows_per_block), 1);  // no rows: one empty block, whose sum is +0.0
+  return plan;
+}
+
+uint64_t backward_workspace(const WeightedSumBackward &backward) {
+  if (backward.gw.data == nullptr) return 0;
+  const RowBlocks blocks = plan_rows(backward.rows.count, backward.features);
+  return blocks.blocks <= 1 ? 0 : static_cast<uint64_t>(blocks.blocks * backward.features * 4);
+}
+
+}  // namespace gpu
+}  // namespace dxdw

@@ -1,0 +1,73 @@
+// Chooses kernel, tile, number of slices and workspace for a product on a GPU: a pure function of the product's shape,
+// strides, types and of the chip. No CUDA in here, so that it can be tested and printed on any machine.
+#pragma once
+
+#include "problem.hpp"
+
+namespace dxdw {
+namespace gpu {
+
+// What a plan needs to know of a chip.
+struct Chip {
+  int32_t capability;       // 80, 90, ...: major * 10 + minor
+  int32_t multiprocessors;  // 132 on an H200
+};
+
+enum Kernel : int32_t {
+  kSimt = 0,    // float32 multiply-add: float32 operands, DXDW_PRECISION_EXACT, empty contractions
+  kMma = 1,     // mma.sync on 16-bit operands, any strides
+  kHopper = 2,  // wgmma and TMA on 16-bit operands, capability 9.0 only
+};
+
+// How the slices of a contraction come together.
+enum Combine : int32_t {
+  kDirect = 0,     // one slice: the product kernel writes the output
+  kAtomic = 1,     // slices are added into the float32 output in any order
+  kWorkspace = 2,  // each slice writes a partial; the reduction adds them in slice order
+};
+
+// How TMA, or a vector load, walks a matrix whose contraction runs along one of its dimensions.
+struct Walk {
+  bool contraction_inner;  // the contraction has unit stride ("K-major"); else the other dimension has
+  bool aligned;            // unit stride, base and pitch multiples of 16 bytes
+  int64_t pitch;           // elements between lines
+};
+
+struct ProductPlan {
+  Kernel kernel;
+  Combine combine;
+  bool swap;     // compute C^T = B^T . A^T, because C is column-major
+  Product work;  // the product to run: swapped where `swap` says so
+  Walk a, b;     // of `work`
+  bool pack_a, pack_b;
+  int32_t tile_m, tile_n, tile_k;
+  int32_t cluster;  // thread blocks along m that share their b tiles
+  int32_t split;    // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
+  int64_t chunk;
+  int64_t tiles_m, tiles_n, tiles;  // of one slice
+  int32_t blocks;
+  // Workspace, in bytes from its start; each part is aligned to 256 bytes.
+  uint64_t pack_a_at, pack_b_at, partials_at, workspace_bytes;
+  int64_t pack_a_pitch, pack_b_pitch;  // elements
+  int64_t partial_pitch;               // floats between rows of a partial
+  double waves;                        // tiles times slices over what runs at once
+  char why[200];
+};
+
+// function: DXDW_Y, DXDW_DX or DXDW_DW.
+ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip);
+
+const char *kernel_name(const ProductPlan &plan);
+
+// Blocks of rows of a weighted sum's backward, from the shape alone, so that gw has the same bits on every device.
+struct RowBlocks {
+  int64_t rows_per_block;
+  int64_t blocks;
+};
+RowBlocks plan_rows(int64_t rows, int64_t features);
+
+// Bytes for the partial sums of gw; 0 when one block of rows holds all.
+uint64_t backward_workspace(const WeightedSumBackward &backward);
+
+}  // namespace gpu
+}  // namespace dxdw
