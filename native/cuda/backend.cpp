@@ -1,5 +1,5 @@
-// The CUDA backend's dispatch: plan, workspace, launches in order on the call's stream, and what to say when one of them
-// fails.
+// The CUDA backend's dispatch: plan, workspace, launches in order on the call's stream, and what to say when one of
+// them fails.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,8 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
   const bool partial = p.combine == gpu::kWorkspace, atomic = p.combine == gpu::kAtomic;
   Target target;
   if (partial)
-    target = {workspace + p.partials_at, DType::f32, p.partial_pitch, 1, w.c.rows * p.partial_pitch, false, false, true};
+    target = {workspace + p.partials_at,  DType::f32, p.partial_pitch, 1,
+              w.c.rows * p.partial_pitch, false,      false,           true};
   else
     target = {w.c.data, w.c.type, w.c.row_stride, w.c.col_stride, 0, w.add, atomic, false};
   if (atomic && !w.add) DXDW_TRY(check(fill_zero(w.c, queue.handle), id, "launch of fill_zero", detail));
@@ -132,8 +133,7 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
   switch (call.function) {
     case DXDW_Y:
     case DXDW_DX:
-    case DXDW_DW:
-      return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
+    case DXDW_DW: return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
     case DXDW_DW_REDUCE: return check(reduce(call.reduction, queue.handle), id, "launch of reduce", detail);
     case DXDW_WEIGHTED_SUM_FWD:
       return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
@@ -194,7 +194,7 @@ Status run(const Call &call, const Plan &plan) {
   const int32_t id = call.context.device_id;
   Session session;
   DXDW_TRY(session.open(id));
-  Queue queue;
+  Queue queue = {};
   DXDW_TRY(open_queue(call.context.stream, id, &queue));
   const Description description(call);
   const gpu::Chip chip = {session.facts().capability, session.facts().multiprocessors};
@@ -231,10 +231,9 @@ struct HostBuffer {
 
 Status host_buffer(uint64_t bytes, HostBuffer *buffer) {
   buffer->data = static_cast<char *>(malloc(bytes));
-  return buffer->data != nullptr
-             ? DXDW_OK
-             : fail(DXDW_OUT_OF_MEMORY, "%llu bytes of host memory for a strided copy were refused",
-                    static_cast<unsigned long long>(bytes));
+  return buffer->data != nullptr ? DXDW_OK
+                                 : fail(DXDW_OUT_OF_MEMORY, "%llu bytes of host memory for a strided copy were refused",
+                                        static_cast<unsigned long long>(bytes));
 }
 
 constexpr char kCopy[] = "dxdw_copy";
@@ -346,7 +345,7 @@ Status device_to_host(const Copy &c, const Queue &queue) {
 Status copy(const Copy &c, const Context &context) {
   Session session;
   DXDW_TRY(session.open(context.device_id));
-  Queue queue;
+  Queue queue = {};
   DXDW_TRY(open_queue(context.stream, context.device_id, &queue));
   const Status status = c.source_device_type == DXDW_CPU        ? host_to_device(c, queue)
                         : c.destination_device_type == DXDW_CPU ? device_to_host(c, queue)

@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const Pack p) {
     word.y = values[2] | static_cast<uint32_t>(values[3]) << 16;
     word.z = values[4] | static_cast<uint32_t>(values[5]) << 16;
     word.w = values[6] | static_cast<uint32_t>(values[7]) << 16;
-    *reinterpret_cast<uint4 *>(p.destination + (slice * p.destination_slice + outer * p.destination_outer + inner) * 2) =
-        word;
+    *reinterpret_cast<uint4 *>(p.destination +
+                               (slice * p.destination_slice + outer * p.destination_outer + inner) * 2) = word;
   }
 }
 
@@ -126,8 +126,8 @@ cudaError_t fill_zero(const Matrix &matrix, cudaStream_t stream) {
 cudaError_t pack(const Pack &pack, cudaStream_t stream) {
   Pack argument = pack;
   void *pointers[] = {&argument};
-  return launch(reinterpret_cast<const void *>(pack_kernel), blocks_for((pack.inner + 7) / 8 * pack.outer * pack.slices),
-                dim3(kThreads), 0, stream, pointers);
+  return launch(reinterpret_cast<const void *>(pack_kernel),
+                blocks_for((pack.inner + 7) / 8 * pack.outer * pack.slices), dim3(kThreads), 0, stream, pointers);
 }
 
 }  // namespace cuda

@@ -272,7 +272,7 @@ Status device_info(int32_t device_id, dxdw_device_info *info) {
   info->capability_minor = session.facts().capability % 10;
   info->total_bytes = total_bytes;
   info->free_bytes = free_bytes;
-  snprintf(info->name, sizeof info->name, "%s", properties.name);
+  snprintf(info->name, sizeof info->name, "%.*s", static_cast<int>(sizeof info->name - 1), properties.name);
   return DXDW_OK;
 }
 
@@ -281,8 +281,10 @@ int64_t bytes_allocated() { return allocated_bytes.load(); }
 Status Session::open(int32_t device_id) {
   // An injected loss lasts while it is armed, also on a machine without a GPU.
   if (fault_strikes(DXDW_FAULT_STICKY))
-    return fail(DXDW_DEVICE_LOST, "cuda:%d was lost: cudaErrorIllegalAddress (injected fault); the CPU and a fresh "
-                "process still work", device_id);
+    return fail(DXDW_DEVICE_LOST,
+                "cuda:%d was lost: cudaErrorIllegalAddress (injected fault); the CPU and a fresh "
+                "process still work",
+                device_id);
   Device *device = device_at(device_id);
   if (device == nullptr || device->unusable[0] != 0)
     return fail(DXDW_DEVICE_UNAVAILABLE, "cuda:%d: %s", device_id, unavailable(device_id));
@@ -318,9 +320,10 @@ Status check(cudaError_t error, int32_t device_id, const char *call, const char 
     }
     return lost(device, device_id);
   }
-  const Status status = error == cudaErrorMemoryAllocation                                           ? DXDW_OUT_OF_MEMORY
-                        : error == cudaErrorNoKernelImageForDevice || error == cudaErrorNotSupported ? DXDW_UNSUPPORTED
-                                                                                                     : DXDW_DEVICE_ERROR;
+  const Status status = error == cudaErrorMemoryAllocation ? DXDW_OUT_OF_MEMORY
+                        : error == cudaErrorNoKernelImageForDevice || error == cudaErrorNotSupported
+                            ? DXDW_UNSUPPORTED
+                            : DXDW_DEVICE_ERROR;
   return fail(status, "cuda:%d: %s", device_id, text);
 }
 
@@ -394,7 +397,7 @@ Status memory_allocate(int32_t device_id, uint64_t bytes, dxdw_stream *stream, v
   Session session;
   DXDW_TRY(session.open(device_id));
   if (bytes == 0) return DXDW_OK;
-  Queue queue;
+  Queue queue = {};
   DXDW_TRY(open_queue(stream, device_id, &queue));
   if (queue.capturing)
     return fail(DXDW_UNSUPPORTED, "cuda:%d: %llu bytes asked while the stream is recorded into a graph", device_id,
@@ -451,7 +454,7 @@ Status memory_free(int32_t device_id, void *address, dxdw_stream *stream) {
     handle = devices[device_id].reaper;
     DXDW_TRY(check(join_streams(device_id, handle), device_id, "cudaStreamWaitEvent", "free"));
   } else {
-    Queue queue;
+    Queue queue = {};
     DXDW_TRY(open_queue(stream, device_id, &queue));
     handle = queue.capturing ? devices[device_id].reaper : queue.handle;
   }
@@ -461,7 +464,7 @@ Status memory_free(int32_t device_id, void *address, dxdw_stream *stream) {
 Status memory_set(int32_t device_id, void *address, int32_t value, uint64_t bytes, dxdw_stream *stream) {
   Session session;
   DXDW_TRY(session.open(device_id));
-  Queue queue;
+  Queue queue = {};
   DXDW_TRY(open_queue(stream, device_id, &queue));
   DXDW_TRY(check(cudaMemsetAsync(address, value, bytes, queue.handle), device_id, "cudaMemsetAsync"));
   return finish(queue, "fill");
@@ -474,9 +477,8 @@ Status pinned_allocate(uint64_t bytes, void **address) {
   DXDW_TRY(session.open(0));
   if (bytes == 0) return DXDW_OK;
   void *made = nullptr;
-  const cudaError_t error = fault_strikes(DXDW_FAULT_ALLOCATE)
-                                ? cudaErrorMemoryAllocation
-                                : cudaHostAlloc(&made, bytes, cudaHostAllocPortable);
+  const cudaError_t error = fault_strikes(DXDW_FAULT_ALLOCATE) ? cudaErrorMemoryAllocation
+                                                               : cudaHostAlloc(&made, bytes, cudaHostAllocPortable);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return fail(DXDW_OUT_OF_MEMORY, "%llu bytes of pinned host memory were refused",
@@ -507,9 +509,10 @@ Scratch::~Scratch() {
 Status Scratch::take(uint64_t bytes, const char *detail) {
   if (bytes == 0) return DXDW_OK;
   if (queue_.capturing)
-    return fail(DXDW_UNSUPPORTED,
-                "workspace: none given, %llu bytes needed: a call that is recorded into a graph must bring its own (%s)",
-                static_cast<unsigned long long>(bytes), detail);
+    return fail(
+        DXDW_UNSUPPORTED,
+        "workspace: none given, %llu bytes needed: a call that is recorded into a graph must bring its own (%s)",
+        static_cast<unsigned long long>(bytes), detail);
   const cudaError_t error = allocate_from_pool(&data_, bytes, queue_.device_id, queue_.handle);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();

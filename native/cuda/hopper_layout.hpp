@@ -14,10 +14,10 @@ namespace dxdw {
 namespace cuda {
 namespace hopper {
 
-constexpr int kTileM = 128;                // two warpgroups of 64 rows
-constexpr int kTileK = 64;                 // 64 elements of 16 bits: one line of the 128-byte swizzle
-constexpr int kLine = 128;                 // bytes of such a line
-constexpr int kBox = kTileK * kLine;       // 64 lines: a box of an operand with outer contraction, 64 rows of the other
+constexpr int kTileM = 128;           // two warpgroups of 64 rows
+constexpr int kTileK = 64;            // 64 elements of 16 bits: one line of the 128-byte swizzle
+constexpr int kLine = 128;            // bytes of such a line
+constexpr int kBox = kTileK * kLine;  // 64 lines: a box of an operand with outer contraction, 64 rows of the other
 constexpr int kBytesA = kTileM * kLine;
 constexpr int kStagingBytes = 64 * kLine;  // an epilogue's sub-tile: 64 rows of 128 bytes
 constexpr int kStagings = 4;               // two for each of two warpgroups
@@ -35,12 +35,14 @@ static_assert(shared_bytes(256) <= kMostShared && shared_bytes(128) <= kMostShar
               "a block's shared memory is too large");
 
 // Where chunk `chunk` (16 bytes) of line `line` stands under the 128-byte swizzle.
-DXDW_BOTH constexpr uint32_t swizzled(uint32_t line, uint32_t chunk) { return line * kLine + ((chunk ^ (line % 8)) << 4); }
+DXDW_BOTH constexpr uint32_t swizzled(uint32_t line, uint32_t chunk) {
+  return line * kLine + ((chunk ^ (line % 8)) << 4);
+}
 
 // The matrix descriptor of wgmma for a tile at `address` in shared memory, 128-byte swizzle.
 //   contraction inner: a line holds 64 k of one row or column; groups of 8 lines follow each other by 1024 bytes.
-//   contraction outer: a line holds 64 rows or columns of one k; groups of 8 k follow by 1024 bytes, the next 64 rows or
-//   columns by a whole box.
+//   contraction outer: a line holds 64 rows or columns of one k; groups of 8 k follow by 1024 bytes, the next 64 rows
+//   or columns by a whole box.
 DXDW_BOTH constexpr uint64_t descriptor(uint32_t address, bool contraction_inner) {
   const uint64_t leading = contraction_inner ? 1 : kBox >> 4;
   return (static_cast<uint64_t>(address & 0x3ffff) >> 4) | leading << 16 | (uint64_t{1024} >> 4) << 32 |

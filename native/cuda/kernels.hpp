@@ -60,7 +60,7 @@ struct Pack {
   const char *source;
   char *destination;
   int64_t outer, inner, slices, inner_total;
-  int64_t source_outer, source_inner;           // strides, elements; slices follow each other along inner
+  int64_t source_outer, source_inner;            // strides, elements; slices follow each other along inner
   int64_t destination_outer, destination_slice;  // strides, elements; inner stride is 1
 };
 cudaError_t pack(const Pack &pack, cudaStream_t stream);

@@ -1,5 +1,5 @@
-// C[m,n] = or += sum over k of A[m,k] . B[k,n] for 16-bit operands on Hopper: wgmma fed by TMA. Products are exact, sums
-// float32, k in rising order in steps of 16 whatever the tile, so that tiles of all widths give the same bits.
+// C[m,n] = or += sum over k of A[m,k] . B[k,n] for 16-bit operands on Hopper: wgmma fed by TMA. Products are exact,
+// sums float32, k in rising order in steps of 16 whatever the tile, so that tiles of all widths give the same bits.
 //
 //                A, contraction inner   B, contraction inner
 //   Y  = X.W     yes                    no
@@ -7,10 +7,11 @@
 //   dW = X^T.dY  no                     no
 // Any other mix comes from transposed views. Nothing is transposed in memory: wgmma reads either direction.
 //
-// A block of three warpgroups owns a tile of 128 x kTileN at a time and walks from tile to tile. One thread of the first
-// warpgroup loads steps of 64 k into a ring of stages by TMA; the other two warpgroups form 64 rows each. Two blocks of
-// a cluster stand one above the other: each loads half of the columns' operand for both. Slices of the contraction are
-// the third dimension of the maps: what lies behind a slice's end reads as 0, and the last slice has maps of its own.
+// A block of three warpgroups owns a tile of 128 x kTileN at a time and walks from tile to tile. One thread of the
+// first warpgroup loads steps of 64 k into a ring of stages by TMA; the other two warpgroups form 64 rows each. Two
+// blocks of a cluster stand one above the other: each loads half of the columns' operand for both. Slices of the
+// contraction are the third dimension of the maps: what lies behind a slice's end reads as 0, and the last slice has
+// maps of its own.
 //
 // The result leaves through small sub-tiles in shared memory, while the loads of the next tile run on: stored by TMA,
 // added by TMA (float32: one addition an element, so one bit pattern with one slice), or element by element where TMA
@@ -33,7 +34,7 @@ constexpr int kThreads = 384;
 constexpr int kConsumers = 2;           // warpgroups
 constexpr int kProducerRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
 constexpr int kConsumerRegisters = 232;
-constexpr int kBand = 16;               // rows of tiles that are walked together: with 8 columns, one wave of 128
+constexpr int kBand = 16;  // rows of tiles that are walked together: with 8 columns, one wave of 128
 
 enum class Epilogue : int32_t { kStore, kReduceAdd, kElements };
 
@@ -361,14 +362,13 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
 
   // TMA writes whole chunks of 16 bytes: rows must end on one, unless the padding behind them is ours.
   const int64_t size = size_of(target.type);
-  const bool addressable =
-      target.col_stride == 1 && reinterpret_cast<uintptr_t>(target.data) % 16 == 0 &&
-      (target.padded || cols * size % 16 == 0) &&
-      (rows == 1 || (target.row_stride > 0 && target.row_stride * size % 16 == 0)) &&
-      (target.type == DType::f32 || !target.add);
-  arguments.epilogue = !addressable                    ? Epilogue::kElements
-                       : target.add || target.atomic   ? Epilogue::kReduceAdd
-                                                       : Epilogue::kStore;
+  const bool addressable = target.col_stride == 1 && reinterpret_cast<uintptr_t>(target.data) % 16 == 0 &&
+                           (target.padded || cols * size % 16 == 0) &&
+                           (rows == 1 || (target.row_stride > 0 && target.row_stride * size % 16 == 0)) &&
+                           (target.type == DType::f32 || !target.add);
+  arguments.epilogue = !addressable                  ? Epilogue::kElements
+                       : target.add || target.atomic ? Epilogue::kReduceAdd
+                                                     : Epilogue::kStore;
   if (addressable) {
     const int64_t row_stride = rows == 1 ? (cols * size + 15) / 16 * 16 / size : target.row_stride;
     const int64_t slices = target.slice_stride > 0 ? p.split : 1;
@@ -378,13 +378,13 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   }
 
   const bool inner_a = a.contraction_inner, inner_b = b.contraction_inner;
-  const void *kernel = p.tile_n == 64    ? kernel_for<T, 64, 1>(inner_a, inner_b)
-                       : p.tile_n == 128 ? (p.cluster == 2 ? kernel_for<T, 128, 2>(inner_a, inner_b)
-                                                           : kernel_for<T, 128, 1>(inner_a, inner_b))
-                                         : (p.cluster == 2 ? kernel_for<T, 256, 2>(inner_a, inner_b)
-                                                           : kernel_for<T, 256, 1>(inner_a, inner_b));
-  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 shared_bytes(p.tile_n));
+  const void *kernel =
+      p.tile_n == 64 ? kernel_for<T, 64, 1>(inner_a, inner_b)
+      : p.tile_n == 128
+          ? (p.cluster == 2 ? kernel_for<T, 128, 2>(inner_a, inner_b) : kernel_for<T, 128, 1>(inner_a, inner_b))
+          : (p.cluster == 2 ? kernel_for<T, 256, 2>(inner_a, inner_b) : kernel_for<T, 256, 1>(inner_a, inner_b));
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(p.tile_n));
   if (error != cudaSuccess) return error;
   void *pointers[] = {&arguments};
   return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), shared_bytes(p.tile_n), stream, pointers,

@@ -5,7 +5,7 @@ namespace dxdw {
 namespace cuda {
 
 cudaError_t product_hopper_f16(const gpu::ProductPlan &p, const TiledOperand &a, const TiledOperand &b,
-                                const Target &target, cudaStream_t stream) {
+                               const Target &target, cudaStream_t stream) {
   return hopper::product<__half>(p, a, b, target, stream);
 }
 

@@ -1,5 +1,5 @@
-// C[m,n] = or += sum over k of A[m,k] . B[k,n] for 16-bit operands, on the tensor cores through mma.sync (capability 8.0
-// and newer), for every stride. Products are exact, sums float32.
+// C[m,n] = or += sum over k of A[m,k] . B[k,n] for 16-bit operands, on the tensor cores through mma.sync
+// (capability 8.0 and newer), for every stride. Products are exact, sums float32.
 //
 // A block owns a tile of 128 x 128 and walks k in steps of 32 through a ring of four stages in shared memory. Eight
 // warps, two by four, form 64 x 32 each by m16n8k16. An operand's stage keeps the direction that is contiguous in
@@ -16,9 +16,9 @@ namespace cuda {
 
 namespace {
 
-constexpr int kTile = 128;      // of m and of n: 64 accumulators a thread
-constexpr int kStep = 32;       // of k
-constexpr int kStages = 4;      // three steps of loads in flight
+constexpr int kTile = 128;  // of m and of n: 64 accumulators a thread
+constexpr int kStep = 32;   // of k
+constexpr int kStages = 4;  // three steps of loads in flight
 constexpr int kThreads = 256;
 constexpr int kOperandBytes = kTile * kStep * 2;
 constexpr int kStageBytes = 2 * kOperandBytes;
@@ -72,10 +72,9 @@ __device__ __forceinline__ void multiply<__nv_bfloat16>(float (&c)[4], const uin
 
 template <>
 __device__ __forceinline__ void multiply<__half>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Byte offset, in an operand's stage, of the 16-byte chunk that holds (line, k) and follows the contiguous direction.

@@ -36,9 +36,9 @@ struct SimtArguments {
 template <typename T, int R>
 struct Carrier {
   static constexpr int kTile = 16 * R;
-  const T *at;       // this thread's first element of the current step
-  int64_t hop;       // elements from one of its elements to the next
-  int64_t advance;   // elements from step to step
+  const T *at;      // this thread's first element of the current step
+  int64_t hop;      // elements from one of its elements to the next
+  int64_t advance;  // elements from step to step
   int line, line_hop;
   int k, k_hop;
   int64_t lines_left;  // lines from the tile's first on

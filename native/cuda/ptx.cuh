@@ -1,5 +1,5 @@
-// One function per instruction that C++ has no word for: barriers in shared memory, the bulk tensor copy engine, fences,
-// clusters. No logic in here. Names follow the PTX manual.
+// One function per instruction that C++ has no word for: barriers in shared memory, the bulk tensor copy engine,
+// fences, clusters. No logic in here. Names follow the PTX manual.
 #pragma once
 
 #include <stdint.h>
@@ -70,8 +70,8 @@ __device__ __forceinline__ void prefetch_map(const void *map) {
 
 __device__ __forceinline__ void tma_load(uint32_t shared, const void *map, uint32_t barrier, int x, int y, int z) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-          shared),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
+          "r"(shared),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
@@ -87,8 +87,8 @@ __device__ __forceinline__ void tma_load_multicast(uint32_t shared, const void *
 }
 
 __device__ __forceinline__ void tma_store(const void *map, uint32_t shared, int x, int y, int z) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(shared),
-               "r"(x), "r"(y), "r"(z)
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+               "r"(shared), "r"(x), "r"(y), "r"(z)
                : "memory");
 }
 

@@ -214,8 +214,8 @@ __global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackwa
 // Dense features, one row stride, gx of x's type and assigned: a thread owns one vector of columns; `columns` threads
 // side by side cover a slab of a row, and the block holds kThreads / columns blocks of rows.
 template <typename T, bool kGx, bool kGw>
-__global__ void __launch_bounds__(kThreads) backward_dense(const WeightedSumBackward p, const BackwardShape s,
-                                                           const int columns, const int64_t slabs) {
+__global__ void __launch_bounds__(kThreads)
+    backward_dense(const WeightedSumBackward p, const BackwardShape s, const int columns, const int64_t slabs) {
   constexpr int kVector = Vector<T>::kSize;
   constexpr int kAhead = 8;
   const int64_t slab = blockIdx.x % slabs;
@@ -368,18 +368,18 @@ cudaError_t weighted_sum(const WeightedSum &p, cudaStream_t stream) {
   }
   WeightedSum argument = p;
   void *pointers[] = {&argument};
-  return launch(reinterpret_cast<const void *>(forward_any), grid(least((p.rows.count + kWarps - 1) / kWarps, kMostBlocks)),
-                dim3(kThreads), 0, stream, pointers);
+  return launch(reinterpret_cast<const void *>(forward_any),
+                grid(least((p.rows.count + kWarps - 1) / kWarps, kMostBlocks)), dim3(kThreads), 0, stream, pointers);
 }
 
 cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials, cudaStream_t stream) {
   const int64_t vector = 16 / size_of(p.x.type);
   const gpu::RowBlocks plan = gpu::plan_rows(p.rows.count, p.features);
-  BackwardShape shape = {plan.rows_per_block, plan.blocks, p.gw.data != nullptr && plan.blocks > 1 ? partials : nullptr};
+  BackwardShape shape = {plan.rows_per_block, plan.blocks,
+                         p.gw.data != nullptr && plan.blocks > 1 ? partials : nullptr};
   const bool fast = p.rows.ndim == 1 && p.rows.count > 0 && p.features % vector == 0 && dense(p.x, p.rows, vector) &&
                     p.w.feature_stride == 1 && reinterpret_cast<uintptr_t>(p.w.data) % 16 == 0 &&
-                    (p.gx.data == nullptr ||
-                     (dense(p.gx, p.rows, vector) && p.gx.type == p.x.type && !p.add_gx));
+                    (p.gx.data == nullptr || (dense(p.gx, p.rows, vector) && p.gx.type == p.x.type && !p.add_gx));
   cudaError_t error;
   if (fast) {
     switch (p.x.type) {

@@ -1,0 +1,1105 @@
+// Tests of the CUDA backend through the C interface, on a GPU. Without one they are skipped (exit code 77) and say why.
+//
+//   dxdw_test_cuda [full | reduced] [part ...]
+//
+// reduced: few cases, for running under compute-sanitizer. Parts: see kParts at the end; none named = all.
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <string>
+#include <vector>
+
+#include "dxdw.h"
+
+namespace {
+
+bool reduced = false;
+char context[1024];
+
+[[noreturn]] __attribute__((format(printf, 2, 3))) void fail_at(int line, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fprintf(stderr, "cuda_test.cpp:%d: ", line);
+  vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "\nduring: %s\n", context);
+  exit(1);
+}
+
+#define FAIL(...) fail_at(__LINE__, __VA_ARGS__)
+#define CHECK(condition, ...)                         \
+  do {                                                \
+    if (!(condition)) fail_at(__LINE__, __VA_ARGS__); \
+  } while (0)
+#define OK(expression)                                                                         \
+  do {                                                                                         \
+    const int32_t status_of_check = (expression);                                              \
+    if (status_of_check != DXDW_OK)                                                            \
+      fail_at(__LINE__, "%s: status %d, %s", #expression, status_of_check, dxdw_last_error()); \
+  } while (0)
+
+double now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// splitmix64
+struct Random {
+  uint64_t state;
+  uint64_t next() {
+    uint64_t z = (state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool one_in(int64_t n) { return between(1, n) == 1; }
+  float real() { return static_cast<float>(static_cast<int64_t>(next() >> 40) - (1 << 23)) * 0x1p-23f; }
+  float integer() { return static_cast<float>(between(-4, 4)); }
+};
+
+// ---- Types ----
+
+enum class Type { f32, f16, bf16 };
+constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
+int64_t size_of(Type type) { return type == Type::f32 ? 4 : 2; }
+const char *name_of(Type type) { return type == Type::f32 ? "f32" : type == Type::f16 ? "f16" : "bf16"; }
+
+float load(Type type, const char *at) {
+  float value;
+  uint16_t bits;
+  if (type == Type::f32) {
+    memcpy(&value, at, 4);
+  } else {
+    memcpy(&bits, at, 2);
+    type == Type::f16 ? dxdw_float16_to_float(&bits, &value, 1) : dxdw_bfloat16_to_float(&bits, &value, 1);
+  }
+  return value;
+}
+
+void store(Type type, char *at, float value) {
+  uint16_t bits;
+  if (type == Type::f32) {
+    memcpy(at, &value, 4);
+    return;
+  }
+  type == Type::f16 ? dxdw_float_to_float16(&value, &bits, 1) : dxdw_float_to_bfloat16(&value, &bits, 1);
+  memcpy(at, &bits, 2);
+}
+
+double roundoff(Type type) { return type == Type::f32 ? 0x1p-24 : type == Type::f16 ? 0x1p-11 : 0x1p-8; }
+
+// ---- Operands: host image and device memory, guards of NaN around and between the elements ----
+
+constexpr int64_t kGuard = 512;
+
+struct Operand {
+  Type type = Type::f32;
+  std::vector<int64_t> shape, strides;
+  int64_t lowest = 0;  // byte offset of element 0 in the image
+  std::vector<char> image;
+  char *device = nullptr;
+
+  Operand() = default;
+  Operand(const Operand &) = delete;
+  ~Operand() {
+    if (device != nullptr) dxdw_memory_free(0, device, nullptr);
+  }
+
+  int64_t count() const {
+    int64_t n = 1;
+    for (int64_t s : shape) n *= s;
+    return n;
+  }
+  // Byte offset of the logical element i.
+  int64_t offset(int64_t i) const {
+    int64_t at = 0;
+    for (size_t d = shape.size(); d-- > 0;) {
+      at += i % shape[d] * strides[d];
+      i /= shape[d];
+    }
+    return lowest + at * size_of(type);
+  }
+  float get(int64_t i) const { return load(type, image.data() + offset(i)); }
+  void set(int64_t i, float value) { store(type, image.data() + offset(i), value); }
+
+  // shift: elements by which the first element is off 256 bytes.
+  void lay_out(Type t, std::vector<int64_t> s, std::vector<int64_t> st, int64_t shift) {
+    type = t;
+    shape = s;
+    strides = st;
+    int64_t low = 0, high = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t reach = shape[d] > 0 ? (shape[d] - 1) * strides[d] : 0;
+      (reach < 0 ? low : high) += reach;
+    }
+    lowest = kGuard + (shift - low) * size_of(type);
+    image.assign(static_cast<size_t>(lowest + (high + 1) * size_of(type) + kGuard), static_cast<char>(0xFF));
+  }
+  void fill(Random *random, bool integers) {
+    const int64_t n = count();
+    for (int64_t i = 0; i < n; ++i) set(i, integers ? random->integer() : random->real());
+  }
+  void upload() {
+    if (device == nullptr) {
+      void *made;
+      OK(dxdw_memory_allocate(0, image.size(), nullptr, &made));
+      device = static_cast<char *>(made);
+    }
+    bytes_copy(image.data(), DXDW_CPU, device, DXDW_CUDA);
+  }
+  void download() { bytes_copy(device, DXDW_CUDA, image.data(), DXDW_CPU); }
+
+  dxdw_tensor tensor() {
+    return {device,
+            DXDW_CUDA,
+            0,
+            static_cast<int32_t>(shape.size()),
+            static_cast<uint8_t>(type == Type::bf16 ? DXDW_BFLOAT : DXDW_FLOAT),
+            static_cast<uint8_t>(size_of(type) * 8),
+            1,
+            shape.data(),
+            strides.data(),
+            static_cast<uint64_t>(lowest)};
+  }
+
+ private:
+  // Bytes travel as float16 elements where the size is even: bits are carried.
+  void bytes_copy(void *from, int32_t from_device, void *to, int32_t to_device) {
+    int64_t elements = static_cast<int64_t>(image.size() / 2);
+    CHECK(image.size() % 2 == 0, "odd image");
+    const dxdw_tensor source = {from, from_device, 0, 1, DXDW_FLOAT, 16, 1, &elements, nullptr, 0};
+    const dxdw_tensor target = {to, to_device, 0, 1, DXDW_FLOAT, 16, 1, &elements, nullptr, 0};
+    OK(dxdw_copy(&source, &target, nullptr));
+  }
+};
+
+// What a call may not touch: everything in `after` but the elements equals `before`.
+void check_untouched(const Operand &operand, const std::vector<char> &before, bool output, const char *name) {
+  std::vector<char> after = operand.image, expected = before;
+  if (output)
+    for (int64_t i = 0; i < operand.count(); ++i)
+      memcpy(&expected[static_cast<size_t>(operand.offset(i))], &after[static_cast<size_t>(operand.offset(i))],
+             static_cast<size_t>(size_of(operand.type)));
+  for (size_t i = 0; i < after.size(); ++i)
+    CHECK(after[i] == expected[i], "%s: byte %zu of %zu (first element at %lld) was touched", name, i, after.size(),
+          static_cast<long long>(operand.lowest));
+}
+
+// Random layout of a matrix: dense, padded by odd or by vector-friendly amounts, transposed, strided, reversed,
+// shifted, expanded (inputs only).
+void lay_out_matrix(Operand *o, Random *random, Type type, int64_t rows, int64_t cols, bool input, bool friendly) {
+  const bool transposed = random->one_in(3);
+  const int64_t inner = transposed ? rows : cols;
+  int64_t step = 1, pitch = inner, shift = 0;
+  if (friendly) {
+    pitch = (inner + 7) / 8 * 8 + 8 * random->between(0, 2);
+  } else {
+    if (random->one_in(5)) step = random->between(2, 3);
+    pitch = inner * step + (random->one_in(2) ? random->between(0, 5) : 0);
+    if (random->one_in(3)) shift = random->between(1, 7);
+  }
+  int64_t row_stride = transposed ? step : pitch, col_stride = transposed ? pitch : step;
+  if (!friendly && random->one_in(6)) row_stride = -row_stride;
+  if (!friendly && random->one_in(6)) col_stride = -col_stride;
+  if (!friendly && input && random->one_in(8)) (random->one_in(2) ? row_stride : col_stride) = 0;
+  o->lay_out(type, {rows, cols}, {row_stride, col_stride}, shift);
+}
+
+struct ProductCase {
+  int32_t function = DXDW_Y;
+  int64_t t = 1, k = 1, n = 1;
+  Type in = Type::f32, out = Type::f32;
+  int32_t accumulate = 0, precision = 0, split = 1, deterministic = 1, flags = 0;
+  bool friendly = false, integers = false, own_workspace = false;
+  uint64_t seed = 1;
+};
+
+void describe(const ProductCase &c, const char *what) {
+  snprintf(
+      context, sizeof context,
+      "%s: function %d t %lld k %lld n %lld %s->%s accumulate %d precision %d split %d det %d friendly %d integers %d "
+      "seed %llu",
+      what, c.function, (long long)c.t, (long long)c.k, (long long)c.n, name_of(c.in), name_of(c.out), c.accumulate,
+      c.precision, c.split, c.deterministic, c.friendly, c.integers, (unsigned long long)c.seed);
+}
+
+struct Products {
+  Operand a, b, c;
+  std::vector<char> before[3];
+  dxdw_plan plan;
+};
+
+void sizes_of(const ProductCase &c, int64_t *ar, int64_t *ac, int64_t *br, int64_t *bc, int64_t *cr, int64_t *cc) {
+  const bool y = c.function == DXDW_Y, dx = c.function == DXDW_DX;
+  *ar = c.t, *ac = dx ? c.n : c.k;
+  *br = y || dx ? c.k : c.t, *bc = c.n;
+  *cr = y || dx ? c.t : c.k, *cc = dx ? c.k : c.n;
+}
+
+void prepare(const ProductCase &c, Products *p) {
+  Random random{c.seed};
+  int64_t ar, ac, br, bc, cr, cc;
+  sizes_of(c, &ar, &ac, &br, &bc, &cr, &cc);
+  lay_out_matrix(&p->a, &random, c.in, ar, ac, true, c.friendly);
+  lay_out_matrix(&p->b, &random, c.in, br, bc, true, c.friendly);
+  lay_out_matrix(&p->c, &random, c.out, cr, cc, false, c.friendly && random.one_in(2));
+  p->a.fill(&random, c.integers);
+  p->b.fill(&random, c.integers);
+  const bool adds = c.accumulate == DXDW_ADD || (c.accumulate == 0 && c.function == DXDW_DW);
+  if (adds) p->c.fill(&random, c.integers);
+  Operand *all[] = {&p->a, &p->b, &p->c};
+  for (int i = 0; i < 3; ++i) {
+    all[i]->upload();
+    p->before[i] = all[i]->image;
+  }
+}
+
+void call(const ProductCase &c, Products *p, dxdw_stream *stream = nullptr) {
+  dxdw_tensor operands[] = {p->a.tensor(), p->b.tensor(), p->c.tensor()};
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.accumulate = c.accumulate;
+  options.precision = c.precision;
+  options.flags = c.flags;
+  options.stream = stream;
+  p->plan = {};
+  p->plan.size = sizeof(dxdw_plan);
+  OK(dxdw_explain(c.function, operands, c.split, c.deterministic, &options, &p->plan));
+  void *workspace = nullptr;
+  if (c.own_workspace && p->plan.workspace_bytes > 0) {
+    OK(dxdw_memory_allocate(0, p->plan.workspace_bytes, nullptr, &workspace));
+    OK(dxdw_memory_set(0, workspace, 0xFF, p->plan.workspace_bytes, nullptr));
+    options.workspace = workspace;
+    options.workspace_bytes = p->plan.workspace_bytes;
+  }
+  OK(dxdw_call(c.function, operands, c.split, c.deterministic, &options, 0, 0, 0, 0, 0, 0));
+  if (workspace != nullptr) OK(dxdw_memory_free(0, workspace, nullptr));
+}
+
+void fetch(Products *p) {
+  p->a.download();
+  p->b.download();
+  p->c.download();
+  check_untouched(p->a, p->before[0], false, "first input");
+  check_untouched(p->b, p->before[1], false, "second input");
+  check_untouched(p->c, p->before[2], true, "output");
+}
+
+// Against fp64 on the host, from the rounded operands. The bound follows from the arithmetic: float32 chains err by at
+// most C * 2^-24 of the sum of magnitudes; tensor cores cut each block of at least 8 products at 2^-23 of its largest.
+void check_against_host(const ProductCase &c, Products *p) {
+  int64_t ar, ac, br, bc, cr, cc;
+  sizes_of(c, &ar, &ac, &br, &bc, &cr, &cc);
+  const int64_t contraction = c.function == DXDW_Y ? c.k : c.function == DXDW_DX ? c.n : c.t;
+  Operand old;
+  old.lay_out(c.out, p->c.shape, p->c.strides, 0);
+  old.lowest = p->c.lowest;
+  old.image = p->before[2];
+  const bool adds = c.accumulate == DXDW_ADD || (c.accumulate == 0 && c.function == DXDW_DW);
+  std::vector<double> a(static_cast<size_t>(ar * ac)), b(static_cast<size_t>(br * bc));
+  for (int64_t i = 0; i < ar * ac; ++i) a[static_cast<size_t>(i)] = p->a.get(i);
+  for (int64_t i = 0; i < br * bc; ++i) b[static_cast<size_t>(i)] = p->b.get(i);
+  for (int64_t i = 0; i < cr; ++i)
+    for (int64_t j = 0; j < cc; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t k = 0; k < contraction; ++k) {
+        const double u =
+            c.function == DXDW_DW ? a[static_cast<size_t>(k * ac + i)] : a[static_cast<size_t>(i * ac + k)];
+        const double v =
+            c.function == DXDW_DX ? b[static_cast<size_t>(j * bc + k)] : b[static_cast<size_t>(k * bc + j)];
+        sum += u * v;
+        size += fabs(u * v);
+      }
+      if (adds) {
+        const double before = old.get(i * cc + j);
+        sum += before;
+        size += fabs(before);
+      }
+      const double got = p->c.get(i * cc + j);
+      const double slices = p->plan.split;
+      const double bound = c.integers && c.out == Type::f32
+                               ? 0
+                               : (static_cast<double>(contraction) + slices + 2) * 0x1p-23 * size +
+                                     roundoff(c.out) * fabs(sum) + (c.out == Type::f16 ? 0x1p-25 : 0);
+      CHECK(fabs(got - sum) <= bound, "[%lld, %lld]: %.9g, expected %.9g, bound %.3g, kernel %s, %s", (long long)i,
+            (long long)j, got, sum, bound, p->plan.kernel, p->plan.why);
+    }
+}
+
+int64_t edge(Random *random, int64_t most) {
+  const int64_t edges[] = {1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 96, 127, 128, 129, 130, 192, 255, 256, 257, 300};
+  for (;;) {
+    const int64_t value =
+        random->one_in(3) ? random->between(1, 140) : edges[random->between(0, sizeof edges / sizeof edges[0] - 1)];
+    if (value <= most) return value;
+  }
+}
+
+void part_parity() {
+  const int cases = reduced ? 60 : 1500;
+  int kernels[4] = {};
+  for (int i = 0; i < cases; ++i) {
+    Random random{static_cast<uint64_t>(i) * 77 + 5};
+    ProductCase c;
+    c.function = i % 3;
+    const int64_t most = reduced ? 140 : 300;
+    c.t = edge(&random, most), c.k = edge(&random, most), c.n = edge(&random, most);
+    c.in = kTypes[random.between(0, 2)];
+    c.out = random.one_in(2) ? c.in : Type::f32;
+    c.accumulate = static_cast<int32_t>(random.between(0, 2));
+    c.precision = random.one_in(4) ? DXDW_PRECISION_EXACT : DXDW_PRECISION_DEFAULT;
+    c.friendly = random.one_in(2);
+    c.integers = random.one_in(3);
+    c.own_workspace = random.one_in(2);
+    if (c.function == DXDW_DW) {
+      c.split = static_cast<int32_t>(random.one_in(4) ? 0 : random.between(1, c.t < 6 ? c.t : 6));
+      c.deterministic = static_cast<int32_t>(random.between(0, 1));
+    }
+    c.seed = static_cast<uint64_t>(i) + 1;
+    describe(c, "parity");
+    Products p;
+    prepare(c, &p);
+    call(c, &p);
+    fetch(&p);
+    check_against_host(c, &p);
+    ++kernels[p.plan.kernel[0] == 's' ? 0 : p.plan.kernel[0] == 'm' ? 1 : 2];
+  }
+  printf("parity: %d cases; simt %d, mma %d, hopper %d\n", cases, kernels[0], kernels[1], kernels[2]);
+}
+
+// Whole numbers: every product path must equal float32 multiply-add on the device to the bit, at sizes of many tiles
+// and many k-tiles. Catches dropped, doubled and misplaced tiles that a tolerance forgives.
+void part_exact() {
+  const int cases = reduced ? 12 : 120;
+  double hopper = 0;
+  for (int i = 0; i < cases; ++i) {
+    Random random{static_cast<uint64_t>(i) * 1001 + 3};
+    ProductCase c;
+    c.function = i % 3;
+    const int64_t most = reduced ? 400 : 1400;
+    c.t = random.between(1, most), c.k = random.between(64, most), c.n = random.between(64, most);
+    if (random.one_in(2)) c.t = (c.t + 63) / 64 * 64, c.k = (c.k + 63) / 64 * 64, c.n = (c.n + 63) / 64 * 64;
+    c.in = random.one_in(2) ? Type::f16 : Type::bf16;
+    c.out = random.one_in(2) ? c.in : Type::f32;
+    c.accumulate = static_cast<int32_t>(random.between(0, 2));
+    c.friendly = !random.one_in(4);
+    c.integers = true;
+    c.own_workspace = random.one_in(2);
+    if (c.function == DXDW_DW) {
+      c.split = static_cast<int32_t>(random.one_in(3) ? 0 : random.between(1, c.t < 9 ? c.t : 9));
+      c.deterministic = static_cast<int32_t>(random.between(0, 1));
+    }
+    c.seed = static_cast<uint64_t>(i) + 7;
+    describe(c, "exact");
+    Products fast, plain;
+    prepare(c, &fast);
+    call(c, &fast);
+    fetch(&fast);
+    hopper += fast.plan.kernel[0] == 'h';
+    ProductCase other = c;
+    other.precision = DXDW_PRECISION_EXACT;
+    other.split = 1;
+    prepare(other, &plain);
+    call(other, &plain);
+    fetch(&plain);
+    for (int64_t e = 0; e < fast.c.count(); ++e) {
+      const float x = fast.c.get(e), y = plain.c.get(e);
+      CHECK(x == y || (isnan(x) && isnan(y)), "element %lld of [%lld, %lld]: %.9g, float32 gives %.9g; %s, %s",
+            (long long)e, (long long)fast.c.shape[0], (long long)fast.c.shape[1], x, y, fast.plan.kernel,
+            fast.plan.why);
+    }
+  }
+  printf("exact: %d cases, %.0f on the Hopper kernel\n", cases, hopper);
+}
+
+// A deterministic split equals dw_reduce over the partials that each slice's own call assigns, to the bit.
+void part_slices() {
+  const int cases = reduced ? 6 : 60;
+  for (int i = 0; i < cases; ++i) {
+    Random random{static_cast<uint64_t>(i) * 31 + 11};
+    ProductCase c;
+    c.function = DXDW_DW;
+    c.t = random.between(2, reduced ? 300 : 3000), c.k = random.between(1, 300), c.n = random.between(1, 300);
+    c.in = kTypes[i % 3];
+    c.accumulate = static_cast<int32_t>(random.between(1, 2));
+    c.split = static_cast<int32_t>(random.between(2, c.t < 12 ? c.t : 12));
+    c.friendly = random.one_in(2);
+    c.seed = static_cast<uint64_t>(i) + 3;
+    describe(c, "slices");
+    Products whole;
+    prepare(c, &whole);
+    call(c, &whole);
+    fetch(&whole);
+    Operand partials, result;
+    partials.lay_out(Type::f32, {c.split, c.k, c.n}, {c.k * c.n, c.n, 1}, 0);
+    partials.upload();
+    result.lay_out(Type::f32, whole.c.shape, whole.c.strides, 0);
+    result.lowest = whole.c.lowest;
+    result.image = whole.before[2];
+    result.upload();
+    const int64_t chunk = (c.t + c.split - 1) / c.split;
+    dxdw_options assign = {};
+    assign.size = sizeof assign;
+    assign.accumulate = DXDW_ASSIGN;
+    for (int64_t s = 0; s < c.split; ++s) {
+      const int64_t first = s * chunk < c.t ? s * chunk : c.t, end = first + chunk < c.t ? first + chunk : c.t;
+      dxdw_tensor x = whole.a.tensor(), dy = whole.b.tensor(), part = partials.tensor();
+      int64_t x_shape[] = {end - first, c.k}, dy_shape[] = {end - first, c.n}, part_shape[] = {c.k, c.n};
+      int64_t part_strides[] = {c.n, 1};
+      x.shape = x_shape;
+      dy.shape = dy_shape;
+      x.byte_offset += static_cast<uint64_t>(first * x.strides[0] * size_of(c.in));
+      dy.byte_offset += static_cast<uint64_t>(first * dy.strides[0] * size_of(c.in));
+      part.ndim = 2;
+      part.shape = part_shape;
+      part.strides = part_strides;
+      part.byte_offset += static_cast<uint64_t>(s * c.k * c.n * 4);
+      OK(dw_launch(&x, &dy, &part, 1, 1, &assign));
+    }
+    dxdw_options options = assign;
+    options.accumulate = c.accumulate;
+    const dxdw_tensor parts = partials.tensor(), sum = result.tensor();
+    OK(dw_reduce(&parts, &sum, &options));
+    result.download();
+    for (int64_t e = 0; e < result.count(); ++e) {
+      const float x = whole.c.get(e), y = result.get(e);
+      CHECK(memcmp(&x, &y, 4) == 0, "element %lld: split call %.9g, slices %.9g; %s", (long long)e, x, y,
+            whole.plan.kernel);
+    }
+  }
+  printf("slices: %d cases\n", cases);
+}
+
+// A second stream that keeps the GPU busy while a test runs.
+struct BusyStream {
+  dxdw_stream *stream = nullptr;
+  Operand x, w, y;
+  BusyStream() {
+    OK(dxdw_stream_create(0, &stream));
+    Random random{99};
+    x.lay_out(Type::bf16, {1024, 1024}, {1024, 1}, 0);
+    w.lay_out(Type::bf16, {1024, 1024}, {1024, 1}, 0);
+    y.lay_out(Type::bf16, {1024, 1024}, {1024, 1}, 0);
+    x.fill(&random, false);
+    w.fill(&random, false);
+    x.upload();
+    w.upload();
+    y.upload();
+  }
+  void add(int calls) {
+    const dxdw_tensor a = x.tensor(), b = w.tensor(), c = y.tensor();
+    dxdw_options options = {};
+    options.size = sizeof options;
+    options.stream = stream;
+    for (int i = 0; i < calls; ++i) OK(y_launch(&a, &b, &c, &options));
+  }
+  ~BusyStream() { dxdw_stream_destroy(stream); }
+};
+
+// One bit pattern over many runs, beside a busy stream, for every kernel and for forced and planned splits.
+void part_determinism() {
+  const int runs = reduced ? 3 : 100;
+  BusyStream busy;
+  const struct {
+    int64_t t, k, n;
+    Type in;
+    int32_t split;
+    bool friendly;
+  } shapes[] = {{4096, 512, 512, Type::bf16, 0, true},  {3000, 264, 520, Type::bf16, 7, true},
+                {2048, 384, 640, Type::f16, 1, true},   {1500, 257, 131, Type::bf16, 4, false},
+                {1000, 120, 50, Type::f16, 3, false},   {2000, 130, 200, Type::f32, 8, false},
+                {8192, 256, 256, Type::bf16, 32, true}, {512, 1024, 1024, Type::bf16, 0, true}};
+  for (const auto &s : shapes) {
+    ProductCase c;
+    c.function = DXDW_DW;
+    c.t = reduced ? s.t / 8 : s.t, c.k = s.k, c.n = s.n, c.in = s.in, c.split = s.split, c.friendly = s.friendly;
+    c.accumulate = DXDW_ADD;
+    describe(c, "determinism");
+    Products p;
+    prepare(c, &p);
+    std::vector<char> first;
+    for (int run = 0; run < runs; ++run) {
+      p.c.image = p.before[2];
+      p.c.upload();
+      busy.add(run % 4);
+      call(c, &p);
+      p.c.download();
+      if (run == 0) first = p.c.image;
+      CHECK(first == p.c.image, "run %d differs; %s", run, p.plan.kernel);
+    }
+  }
+  // Backward of the weighted sum.
+  Operand x, w, g, gx, gw;
+  Random random{5};
+  const int64_t rows = reduced ? 500 : 20000, d = 264;
+  x.lay_out(Type::bf16, {rows, d}, {d, 1}, 0);
+  w.lay_out(Type::bf16, {d}, {1}, 0);
+  g.lay_out(Type::bf16, {rows}, {1}, 0);
+  gx.lay_out(Type::bf16, {rows, d}, {d, 1}, 0);
+  gw.lay_out(Type::f32, {d}, {1}, 0);
+  for (Operand *o : {&x, &w, &g}) o->fill(&random, false);
+  for (Operand *o : {&x, &w, &g, &gx, &gw}) o->upload();
+  const dxdw_tensor t[] = {x.tensor(), w.tensor(), g.tensor(), gx.tensor(), gw.tensor()};
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.accumulate = DXDW_ASSIGN;
+  std::vector<char> first;
+  snprintf(context, sizeof context, "determinism of the weighted sum's backward");
+  for (int run = 0; run < runs; ++run) {
+    busy.add(run % 3);
+    OK(weighted_sum_bwd(&t[0], &t[1], &t[2], &t[3], &t[4], &options));
+    gw.download();
+    if (run == 0) first = gw.image;
+    CHECK(first == gw.image, "run %d differs", run);
+  }
+  printf("determinism: %d runs each\n", runs);
+}
+
+// Row i of Y has the same bits for every number of rows.
+void part_batch() {
+  for (Type type : kTypes) {
+    const int64_t counts[] = {300, 1, 2, 16, 129};
+    std::vector<float> rows;
+    for (int64_t t : counts) {
+      for (int32_t function : {DXDW_Y, DXDW_DX}) {
+        ProductCase c;
+        c.function = function, c.t = t, c.k = 264, c.n = 520, c.in = type, c.out = Type::f32, c.friendly = true;
+        c.flags = DXDW_BATCH_INVARIANT;
+        describe(c, "batch");
+        Products p;
+        Random random{4};
+        const int64_t inner = function == DXDW_Y ? c.k : c.n, outer = function == DXDW_Y ? c.n : c.k;
+        // Values that depend on (row, column) alone.
+        p.a.lay_out(type, {t, inner}, {inner, 1}, 0);
+        p.b.lay_out(type, {c.k, c.n}, {c.n, 1}, 0);
+        p.c.lay_out(Type::f32, {t, outer}, {outer, 1}, 0);
+        for (int64_t i = 0; i < p.a.count(); ++i) {
+          Random value{static_cast<uint64_t>(i)};
+          p.a.set(i, value.real());
+        }
+        p.b.fill(&random, false);
+        p.a.upload();
+        p.b.upload();
+        p.c.upload();
+        call(c, &p);
+        p.c.download();
+        const int64_t at = function == DXDW_Y ? 0 : 300 * 520;
+        rows.resize(300 * 520 + 300 * 264);
+        for (int64_t i = 0; i < p.c.count(); ++i) {
+          const float value = p.c.get(i);
+          if (t == 300)
+            rows[static_cast<size_t>(at + i)] = value;
+          else
+            CHECK(memcmp(&rows[static_cast<size_t>(at + i)], &value, 4) == 0, "row %lld differs with %lld rows",
+                  (long long)(i / outer), (long long)t);
+        }
+      }
+    }
+  }
+  printf("batch: same bits for 1, 2, 16, 129, 300 rows\n");
+}
+
+void part_weighted() {
+  const int cases = reduced ? 40 : 600;
+  for (int i = 0; i < cases; ++i) {
+    Random random{static_cast<uint64_t>(i) * 13 + 1};
+    const Type in = kTypes[i % 3], out = random.one_in(2) ? in : Type::f32;
+    const bool backward = random.one_in(2), friendly = random.one_in(2);
+    const int64_t sizes[] = {1, 3, 8, 64, 127, 128, 256, 1000, 2056, 4096};
+    const int64_t d = random.one_in(3) ? random.between(1, 700) : sizes[random.between(0, 9)];
+    const int64_t outer = random.between(1, 5), rows = random.between(1, reduced || d > 1000 ? 20 : 150);
+    const int64_t unit = 16 / size_of(in);
+    const int64_t pitch = friendly ? (d + unit - 1) / unit * unit : d + random.between(0, 3);
+    const int64_t step = friendly ? 1 : random.between(1, 2);
+    snprintf(context, sizeof context, "weighted: case %d, %s->%s %s, [%lld, %lld, %lld]", i, name_of(in), name_of(out),
+             backward ? "backward" : "forward", (long long)outer, (long long)rows, (long long)d);
+    Operand x, w, g, gx, gw;
+    const int64_t shift = friendly ? 0 : random.between(0, 3);
+    x.lay_out(in, {outer, rows, d}, {rows * pitch * step + (random.one_in(2) ? 0 : unit), pitch * step, step}, shift);
+    w.lay_out(in, {d}, {friendly ? 1 : random.between(-2, 2)}, 0);
+    g.lay_out(backward ? in : out, {outer, rows}, {rows * 2, 2}, 1);
+    gx.lay_out(out, {outer, rows, d}, {rows * pitch, pitch, 1}, shift);
+    gw.lay_out(out, {d}, {random.one_in(2) ? 1 : 3}, 0);
+    const bool integers = random.one_in(3);
+    for (Operand *o : {&x, &w}) o->fill(&random, integers);
+    dxdw_options options = {};
+    options.size = sizeof options;
+    options.accumulate = static_cast<int32_t>(random.between(0, 2));
+    const bool adds = options.accumulate == DXDW_ADD;
+    const bool gw_adds = options.accumulate != DXDW_ASSIGN;
+    if (backward || adds) g.fill(&random, integers);
+    if (adds) gx.fill(&random, integers);
+    if (gw_adds) gw.fill(&random, integers);
+    const bool want_gx = !random.one_in(4), want_gw = !want_gx || !random.one_in(4);
+    Operand *all[] = {&x, &w, &g, &gx, &gw};
+    std::vector<char> before[5];
+    for (int j = 0; j < 5; ++j) {
+      all[j]->upload();
+      before[j] = all[j]->image;
+    }
+    const dxdw_tensor t[] = {x.tensor(), w.tensor(), g.tensor(), gx.tensor(), gw.tensor()};
+    if (backward)
+      OK(weighted_sum_bwd(&t[0], &t[1], &t[2], want_gx ? &t[3] : nullptr, want_gw ? &t[4] : nullptr, &options));
+    else
+      OK(weighted_sum_fwd(&t[0], &t[1], &t[2], &options));
+    for (int j = 0; j < 5; ++j) {
+      all[j]->download();
+      const bool output = backward ? (j == 3 && want_gx) || (j == 4 && want_gw) : j == 2;
+      check_untouched(*all[j], before[j], output, "operand");
+    }
+    const auto old = [&](Operand *o, int index, int64_t e) {
+      return load(o->type, before[index].data() + o->offset(e));
+    };
+    const auto compare = [&](double got, double sum, double size, double terms, const char *what, int64_t at) {
+      const double bound = (terms + 2) * 0x1p-23 * size + roundoff(out) * fabs(sum) + (out == Type::f16 ? 0x1p-25 : 0);
+      CHECK(fabs(got - sum) <= bound, "%s at %lld: %.9g, expected %.9g", what, (long long)at, got, sum);
+    };
+    const int64_t n = outer * rows;
+    if (!backward) {
+      for (int64_t r = 0; r < n; ++r) {
+        double sum = 0, size = 0;
+        for (int64_t e = 0; e < d; ++e) {
+          const double term = static_cast<double>(x.get(r * d + e)) * w.get(e);
+          sum += term;
+          size += fabs(term);
+        }
+        if (adds) sum += old(&g, 2, r), size += fabs(old(&g, 2, r));
+        compare(g.get(r), sum, size, static_cast<double>(d), "y", r);
+      }
+    } else {
+      for (int64_t e = 0; want_gw && e < d; ++e) {
+        double sum = 0, size = 0;
+        for (int64_t r = 0; r < n; ++r) {
+          const double term = static_cast<double>(x.get(r * d + e)) * g.get(r);
+          sum += term;
+          size += fabs(term);
+        }
+        if (gw_adds) sum += old(&gw, 4, e), size += fabs(old(&gw, 4, e));
+        compare(gw.get(e), sum, size, static_cast<double>(n), "gw", e);
+      }
+      for (int64_t r = 0; want_gx && r < n; ++r)
+        for (int64_t e = 0; e < d; ++e) {
+          double sum = static_cast<double>(g.get(r)) * w.get(e), size = fabs(sum);
+          if (adds) sum += old(&gx, 3, r * d + e), size += fabs(old(&gx, 3, r * d + e));
+          compare(gx.get(r * d + e), sum, size, 1, "gx", r * d + e);
+        }
+    }
+  }
+  printf("weighted: %d cases\n", cases);
+}
+
+// Copies between host and device over random strides and types: the same as the CPU's own copy.
+void part_copies() {
+  const int cases = reduced ? 40 : 600;
+  for (int i = 0; i < cases; ++i) {
+    Random random{static_cast<uint64_t>(i) * 17 + 9};
+    const Type from = kTypes[random.between(0, 2)], to = kTypes[random.between(0, 2)];
+    const int64_t rows = random.between(1, 60), cols = random.between(1, 60);
+    snprintf(context, sizeof context, "copies: case %d, %s->%s [%lld, %lld]", i, name_of(from), name_of(to),
+             (long long)rows, (long long)cols);
+    Operand source, target;
+    lay_out_matrix(&source, &random, from, rows, cols, true, false);
+    lay_out_matrix(&target, &random, to, rows, cols, false, random.one_in(3));
+    source.fill(&random, false);
+    const std::vector<char> before = target.image;
+    const int way = i % 3;  // host to device, device to host, device to device
+    source.upload();
+    target.upload();
+    dxdw_tensor s = source.tensor(), t = target.tensor();
+    if (way == 0) s.data = source.image.data(), s.device_type = DXDW_CPU;
+    if (way == 1) t.data = target.image.data(), t.device_type = DXDW_CPU;
+    OK(dxdw_copy(&s, &t, nullptr));
+    if (way != 1) target.download();
+    check_untouched(target, before, true, "destination");
+    for (int64_t e = 0; e < target.count(); ++e) {
+      char rounded[4];
+      store(to, rounded, source.get(e));
+      CHECK(load(to, rounded) == target.get(e), "element %lld: %.9g, expected %.9g", (long long)e, target.get(e),
+            load(to, rounded));
+    }
+  }
+  printf("copies: %d cases\n", cases);
+}
+
+// Empty sizes, NaN and infinity, cancelling halves in different slices, overwritten garbage.
+void part_values() {
+  snprintf(context, sizeof context, "values");
+  for (Type type : kTypes) {
+    for (int32_t accumulate : {DXDW_ASSIGN, DXDW_ADD}) {
+      Operand x, dy, dw;
+      x.lay_out(type, {0, 5}, {5, 1}, 0);
+      dy.lay_out(type, {0, 3}, {3, 1}, 0);
+      dw.lay_out(Type::f32, {5, 3}, {3, 1}, 0);
+      x.upload();
+      dy.upload();
+      dw.upload();
+      dxdw_options options = {};
+      options.size = sizeof options;
+      options.accumulate = accumulate;
+      const dxdw_tensor a = x.tensor(), b = dy.tensor(), c = dw.tensor();
+      OK(dw_launch(&a, &b, &c, 0, 1, &options));
+      dw.download();
+      for (int64_t i = 0; i < 15; ++i) {
+        const float value = dw.get(i);
+        if (accumulate == DXDW_ASSIGN)
+          CHECK(value == 0 && !signbit(value), "assigned %g", value);
+        else
+          CHECK(isnan(value), "an add of nothing wrote %g", value);
+      }
+    }
+  }
+  // Slices whose sums cancel: partials below float32 would lose the 1.
+  for (Type type : {Type::bf16, Type::f16})
+    for (int64_t width : {int64_t{1}, int64_t{256}})
+      for (int32_t split : {1, 2, 3, 8})
+        for (int32_t deterministic : {0, 1}) {
+          Operand x, dy, dw;
+          x.lay_out(type, {1024, width}, {width, 1}, 0);
+          dy.lay_out(type, {1024, width}, {width, 1}, 0);
+          dw.lay_out(Type::f32, {width, width}, {width, 1}, 0);
+          for (int64_t t = 0; t < 1024; ++t)
+            for (int64_t i = 0; i < width; ++i) {
+              x.set(t * width + i, t < 257 ? 1.0f : t >= 768 ? -1.0f : 0.0f);
+              dy.set(t * width + i, 1.0f);
+            }
+          x.upload();
+          dy.upload();
+          dw.upload();
+          dxdw_options options = {};
+          options.size = sizeof options;
+          options.accumulate = DXDW_ASSIGN;
+          const dxdw_tensor a = x.tensor(), b = dy.tensor(), c = dw.tensor();
+          OK(dw_launch(&a, &b, &c, split, deterministic, &options));
+          dw.download();
+          for (int64_t i = 0; i < width * width; ++i)
+            CHECK(dw.get(i) == 1.0f, "split %d det %d width %lld: %g", split, deterministic, (long long)width,
+                  dw.get(i));
+        }
+  // A NaN and an infinity reach their row and column, opposite zeros too; nothing else.
+  for (Type type : kTypes)
+    for (int64_t n : {int64_t{40}, int64_t{256}}) {
+      Operand x, dy, dw;
+      const int64_t t = 200, k = n;
+      x.lay_out(type, {t, k}, {k, 1}, 0);
+      dy.lay_out(type, {t, n}, {n, 1}, 0);
+      dw.lay_out(Type::f32, {k, n}, {n, 1}, 0);
+      for (int64_t i = 0; i < x.count(); ++i) x.set(i, 0.0f);
+      for (int64_t i = 0; i < dy.count(); ++i) dy.set(i, 1.0f);
+      dy.set(150 * n + 7, INFINITY);
+      x.set(20 * k + 9, NAN);
+      x.upload();
+      dy.upload();
+      dw.upload();
+      dxdw_options options = {};
+      options.size = sizeof options;
+      options.accumulate = DXDW_ASSIGN;
+      const dxdw_tensor a = x.tensor(), b = dy.tensor(), c = dw.tensor();
+      for (int32_t split : {1, 3}) {
+        OK(dw_launch(&a, &b, &c, split, 1, &options));
+        dw.download();
+        for (int64_t i = 0; i < k; ++i)
+          for (int64_t j = 0; j < n; ++j)
+            CHECK(isnan(dw.get(i * n + j)) == (i == 9 || j == 7), "[%lld, %lld] is %g with split %d", (long long)i,
+                  (long long)j, dw.get(i * n + j), split);
+      }
+    }
+  // float32 is float32: TF32 would give 1024 or 1025.
+  Operand dy, w, dx;
+  dy.lay_out(Type::f32, {1, 1}, {1, 1}, 0);
+  w.lay_out(Type::f32, {1, 1}, {1, 1}, 0);
+  dx.lay_out(Type::f32, {1, 1}, {1, 1}, 0);
+  dy.set(0, 1024.5f);
+  w.set(0, 1.0f);
+  for (Operand *o : {&dy, &w, &dx}) o->upload();
+  const dxdw_tensor a = dy.tensor(), b = w.tensor(), c = dx.tensor();
+  OK(dx_launch(&a, &b, &c, nullptr));
+  dx.download();
+  CHECK(dx.get(0) == 1024.5f, "float32 product gave %.9g", dx.get(0));
+  printf("values: fine\n");
+}
+
+// More than 2^31 elements: one-hot rows of dY pick the last row of X.
+void part_large() {
+  if (reduced) return;
+  snprintf(context, sizeof context, "large");
+  int64_t t = 33000, k = 66000, n = 16;
+  void *x, *dy, *dw;
+  OK(dxdw_memory_allocate(0, static_cast<uint64_t>(t * k * 2), nullptr, &x));
+  OK(dxdw_memory_allocate(0, static_cast<uint64_t>(t * n * 2), nullptr, &dy));
+  OK(dxdw_memory_allocate(0, static_cast<uint64_t>(k * n * 4), nullptr, &dw));
+  OK(dxdw_memory_set(0, x, 0, static_cast<uint64_t>(t * k * 2), nullptr));
+  OK(dxdw_memory_set(0, dy, 0, static_cast<uint64_t>(t * n * 2), nullptr));
+  const uint16_t one = 0x3F80;
+  std::vector<uint16_t> row(static_cast<size_t>(k));
+  for (int64_t i = 0; i < k; ++i) row[static_cast<size_t>(i)] = static_cast<uint16_t>(i % 2 == 0 ? 0x4000 : 0x4040);
+  const auto put = [](const void *from, void *to, int64_t count, int64_t at) {
+    const dxdw_tensor s = {const_cast<void *>(from), DXDW_CPU, 0, 1, DXDW_BFLOAT, 16, 1, &count, nullptr, 0};
+    const dxdw_tensor d = {to, DXDW_CUDA, 0, 1, DXDW_BFLOAT, 16, 1, &count, nullptr, static_cast<uint64_t>(at * 2)};
+    OK(dxdw_copy(&s, &d, nullptr));
+  };
+  put(row.data(), x, k, (t - 1) * k);
+  put(&one, dy, 1, t * n - 1);
+  int64_t x_shape[] = {t, k}, dy_shape[] = {t, n}, dw_shape[] = {k, n};
+  const dxdw_tensor tx = {x, DXDW_CUDA, 0, 2, DXDW_BFLOAT, 16, 1, x_shape, nullptr, 0};
+  const dxdw_tensor tdy = {dy, DXDW_CUDA, 0, 2, DXDW_BFLOAT, 16, 1, dy_shape, nullptr, 0};
+  const dxdw_tensor tdw = {dw, DXDW_CUDA, 0, 2, DXDW_FLOAT, 32, 1, dw_shape, nullptr, 0};
+  std::vector<float> result(static_cast<size_t>(k * n));
+  const dxdw_tensor host = {result.data(), DXDW_CPU, 0, 2, DXDW_FLOAT, 32, 1, dw_shape, nullptr, 0};
+  for (int32_t precision : {DXDW_PRECISION_DEFAULT, DXDW_PRECISION_EXACT}) {
+    dxdw_options options = {};
+    options.size = sizeof options;
+    options.accumulate = DXDW_ASSIGN;
+    options.precision = precision;
+    OK(dw_launch(&tx, &tdy, &tdw, 0, 1, &options));
+    OK(dxdw_copy(&tdw, &host, nullptr));
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        const float expected = j == n - 1 ? (i % 2 == 0 ? 2.0f : 3.0f) : 0.0f;
+        CHECK(result[static_cast<size_t>(i * n + j)] == expected, "precision %d [%lld, %lld] is %g", precision,
+              (long long)i, (long long)j, result[static_cast<size_t>(i * n + j)]);
+      }
+  }
+  // The weighted sum over the same X: the last row alone is not 0.
+  int64_t w_shape[] = {k}, y_shape[] = {t};
+  put(row.data(), dw, k, 0);
+  const dxdw_tensor tw = {dw, DXDW_CUDA, 0, 1, DXDW_BFLOAT, 16, 1, w_shape, nullptr, 0};
+  const dxdw_tensor ty = {dy, DXDW_CUDA, 0, 1, DXDW_FLOAT, 32, 1, y_shape, nullptr, 0};
+  std::vector<float> y(static_cast<size_t>(t));
+  const dxdw_tensor host_y = {y.data(), DXDW_CPU, 0, 1, DXDW_FLOAT, 32, 1, y_shape, nullptr, 0};
+  OK(weighted_sum_fwd(&tx, &tw, &ty, nullptr));
+  OK(dxdw_copy(&ty, &host_y, nullptr));
+  CHECK(y[static_cast<size_t>(t - 2)] == 0 && y[static_cast<size_t>(t - 1)] == 6.5f * static_cast<float>(k),
+        "weighted sum gave %g, %g", y[static_cast<size_t>(t - 2)], y[static_cast<size_t>(t - 1)]);
+  for (void *m : {x, dy, dw}) OK(dxdw_memory_free(0, m, nullptr));
+  printf("large: 2.18e9 elements\n");
+}
+
+void part_faults() {
+  snprintf(context, sizeof context, "faults");
+  ProductCase c;
+  c.function = DXDW_DW, c.t = 600, c.k = 256, c.n = 256, c.in = Type::bf16, c.split = 2, c.friendly = true;
+  Products p;
+  prepare(c, &p);
+  dxdw_tensor a = p.a.tensor(), b = p.b.tensor(), o = p.c.tensor();
+  const auto expect = [&](int32_t fault, int32_t status, const char *text) {
+    OK(dxdw_inject_fault(fault, 0));
+    const int32_t got = dw_launch(&a, &b, &o, 2, 1, nullptr);
+    CHECK(got == status && strstr(dxdw_last_error(), text) != nullptr, "fault %d: status %d, \"%s\"", fault, got,
+          dxdw_last_error());
+    printf("  %s\n", dxdw_last_error());
+    OK(dxdw_inject_fault(fault, -1));
+    OK(dw_launch(&a, &b, &o, 2, 1, nullptr));
+  };
+  expect(DXDW_FAULT_ALLOCATE, DXDW_OUT_OF_MEMORY, "free");
+  expect(DXDW_FAULT_LAUNCH, DXDW_DEVICE_ERROR, "cudaErrorInvalid");
+  expect(DXDW_FAULT_SYNCHRONIZE, DXDW_DEVICE_ERROR, "cudaStreamSynchronize");
+  expect(DXDW_FAULT_STICKY, DXDW_DEVICE_LOST, "lost");
+  OK(dxdw_inject_fault(DXDW_FAULT_COPY, 0));
+  float value = 1;
+  int64_t one = 1;
+  const dxdw_tensor s = {&value, DXDW_CPU, 0, 1, DXDW_FLOAT, 32, 1, &one, nullptr, 0};
+  const dxdw_tensor d = {p.c.device, DXDW_CUDA, 0, 1, DXDW_FLOAT, 32, 1, &one, nullptr, 0};
+  CHECK(dxdw_copy(&s, &d, nullptr) == DXDW_DEVICE_ERROR, "an injected copy fault passed");
+  printf("  %s\n", dxdw_last_error());
+  OK(dxdw_inject_fault(DXDW_FAULT_COPY, -1));
+  // 10 TB.
+  void *huge;
+  CHECK(dxdw_memory_allocate(0, uint64_t{10} << 40, nullptr, &huge) == DXDW_OUT_OF_MEMORY && huge == nullptr,
+        "10 TB were granted");
+  printf("  %s\n", dxdw_last_error());
+  CHECK(dxdw_memory_free(0, &value, nullptr) == DXDW_INVALID_ARGUMENT, "a foreign address was freed");
+  const char *why = dxdw_device_unavailable(DXDW_CUDA, 63);
+  CHECK(why[0] != 0, "device 63 exists");
+  printf("  %s\n", why);
+  OK(dw_launch(&a, &b, &o, 2, 1, nullptr));
+  printf("faults: told and survived\n");
+}
+
+void part_streams() {
+  snprintf(context, sizeof context, "streams");
+  dxdw_stream *stream;
+  dxdw_event *start, *end;
+  OK(dxdw_stream_create(0, &stream));
+  OK(dxdw_event_create(0, &start));
+  OK(dxdw_event_create(0, &end));
+  ProductCase c;
+  c.function = DXDW_DW, c.t = 64, c.k = 64, c.n = 64, c.in = Type::bf16, c.integers = true, c.friendly = true;
+  c.accumulate = DXDW_ASSIGN;
+  Products p;
+  prepare(c, &p);
+  call(c, &p);
+  p.c.download();
+  const std::vector<float> once = [&] {
+    std::vector<float> values;
+    for (int64_t i = 0; i < p.c.count(); ++i) values.push_back(p.c.get(i));
+    return values;
+  }();
+  dxdw_tensor a = p.a.tensor(), b = p.b.tensor(), o = p.c.tensor();
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.stream = stream;
+  // A graph of 100 additions, replayed twice.
+  dxdw_graph *graph;
+  OK(dxdw_graph_begin(stream));
+  for (int i = 0; i < 100; ++i) OK(dw_launch(&a, &b, &o, 1, 1, &options));
+  const int32_t refused = dw_launch(&a, &b, &o, 2, 1, &options);
+  CHECK(refused == DXDW_UNSUPPORTED, "a call that needs workspace was recorded without one: %d", refused);
+  OK(dxdw_graph_end(stream, &graph));
+  OK(dxdw_graph_launch(graph, stream));
+  OK(dxdw_graph_launch(graph, stream));
+  OK(dxdw_stream_synchronize(stream));
+  p.c.download();
+  for (int64_t i = 0; i < p.c.count(); ++i)
+    CHECK(p.c.get(i) == 201 * once[static_cast<size_t>(i)], "element %lld: %g, expected %g", (long long)i, p.c.get(i),
+          201 * once[static_cast<size_t>(i)]);
+  // What a launch costs the host, and a replay of 100.
+  const int launches = reduced ? 10 : 2000;
+  for (int round = 0; round < 2; ++round) {
+    const double t0 = now();
+    for (int i = 0; i < launches; ++i) OK(dw_launch(&a, &b, &o, 1, 1, &options));
+    const double t1 = now();
+    OK(dxdw_stream_synchronize(stream));
+    if (round == 1) printf("  host time a launch: %.2f us\n", (t1 - t0) / launches * 1e6);
+  }
+  OK(dxdw_event_record(start, stream));
+  for (int i = 0; i < 20; ++i) OK(dxdw_graph_launch(graph, stream));
+  OK(dxdw_event_record(end, stream));
+  OK(dxdw_event_synchronize(end));
+  double milliseconds;
+  OK(dxdw_event_elapsed(start, end, &milliseconds));
+  printf("  graph of 100 launches: %.2f us a launch\n", milliseconds / 20 / 100 * 1e3);
+  // Two streams, one event: the second sees what the first wrote.
+  dxdw_stream *second;
+  OK(dxdw_stream_create(0, &second));
+  OK(dxdw_memory_set(0, p.c.device, 0, p.c.image.size(), stream));
+  OK(dw_launch(&a, &b, &o, 1, 1, &options));
+  OK(dxdw_event_record(end, stream));
+  OK(dxdw_event_wait(end, second));
+  options.stream = second;
+  OK(dw_launch(&a, &b, &o, 1, 1, &options));
+  OK(dxdw_stream_synchronize(second));
+  p.c.download();
+  for (int64_t i = 0; i < p.c.count(); ++i)
+    CHECK(p.c.get(i) == 2 * once[static_cast<size_t>(i)], "element %lld", (long long)i);
+  // Memory freed while a stream still uses it, then given to somebody else.
+  for (int i = 0; i < (reduced ? 3 : 50); ++i) {
+    void *x;
+    OK(dxdw_memory_allocate(0, 64 * 64 * 2, nullptr, &x));
+    OK(dxdw_memory_set(0, x, 0, 64 * 64 * 2, second));
+    dxdw_tensor t = a;
+    t.data = x;
+    t.byte_offset = 0;
+    t.strides = nullptr;
+    OK(dw_launch(&t, &b, &o, 1, 1, &options));
+    OK(dxdw_memory_free(0, x, nullptr));
+    void *other;
+    OK(dxdw_memory_allocate(0, 64 * 64 * 2, nullptr, &other));
+    OK(dxdw_memory_set(0, other, 0x7F, 64 * 64 * 2, nullptr));
+    OK(dxdw_memory_free(0, other, nullptr));
+  }
+  OK(dxdw_stream_synchronize(second));
+  p.c.download();
+  for (int64_t i = 0; i < p.c.count(); ++i)
+    CHECK(p.c.get(i) == 2 * once[static_cast<size_t>(i)], "freed memory was reused too early: element %lld",
+          (long long)i);
+  OK(dxdw_graph_destroy(graph));
+  OK(dxdw_event_destroy(start));
+  OK(dxdw_event_destroy(end));
+  OK(dxdw_stream_destroy(stream));
+  OK(dxdw_stream_destroy(second));
+  printf("streams: fine\n");
+}
+
+// Threads that share a device and a shape but no data: workspaces must not be shared.
+void *thread_main(void *argument) {
+  const int id = static_cast<int>(reinterpret_cast<intptr_t>(argument));
+  ProductCase c;
+  c.function = DXDW_DW, c.t = 900, c.k = 200, c.n = 264, c.in = Type::bf16, c.split = 5, c.friendly = true;
+  c.accumulate = DXDW_ASSIGN;
+  c.seed = 7;
+  Products p;
+  prepare(c, &p);
+  Random random{static_cast<uint64_t>(id)};
+  p.a.fill(&random, false);
+  p.a.upload();
+  dxdw_stream *stream;
+  OK(dxdw_stream_create(0, &stream));
+  dxdw_tensor a = p.a.tensor(), b = p.b.tensor(), o = p.c.tensor();
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.accumulate = DXDW_ASSIGN;
+  options.stream = id % 2 == 0 ? stream : nullptr;
+  std::vector<char> first;
+  for (int i = 0; i < (reduced ? 3 : 100); ++i) {
+    OK(dw_launch(&a, &b, &o, 5, 1, &options));
+    OK(dxdw_stream_synchronize(stream));
+    p.c.download();
+    if (i == 0) first = p.c.image;
+    CHECK(first == p.c.image, "thread %d, round %d differs", id, i);
+  }
+  OK(dxdw_stream_destroy(stream));
+  return nullptr;
+}
+
+void part_threads() {
+  snprintf(context, sizeof context, "threads");
+  pthread_t threads[8];
+  const int count = reduced ? 2 : 8;
+  for (int i = 0; i < count; ++i)
+    pthread_create(&threads[i], nullptr, thread_main, reinterpret_cast<void *>(static_cast<intptr_t>(i)));
+  for (int i = 0; i < count; ++i) pthread_join(threads[i], nullptr);
+  printf("threads: %d\n", count);
+}
+
+struct Part {
+  const char *name;
+  void (*run)();
+};
+
+constexpr Part kParts[] = {{"values", part_values},     {"copies", part_copies},
+                           {"parity", part_parity},     {"exact", part_exact},
+                           {"slices", part_slices},     {"batch", part_batch},
+                           {"weighted", part_weighted}, {"faults", part_faults},
+                           {"streams", part_streams},   {"determinism", part_determinism},
+                           {"threads", part_threads},   {"large", part_large}};
+
+}  // namespace
+
+int main(int count, char **arguments) {
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  const char *why = dxdw_device_unavailable(DXDW_CUDA, 0);
+  if (why[0] != 0) {
+    printf("skipped: cuda:0 cannot be used: %s\n", why);
+    return 77;
+  }
+  int named = 1;
+  if (count > 1 && (strcmp(arguments[1], "full") == 0 || strcmp(arguments[1], "reduced") == 0)) {
+    reduced = strcmp(arguments[1], "reduced") == 0;
+    named = 2;
+  }
+  dxdw_device_info info = {};
+  info.size = sizeof info;
+  OK(dxdw_device_info_get(DXDW_CUDA, 0, &info));
+  printf("%s, capability %d.%d, %d multiprocessors; %s\n", info.name, info.capability_major, info.capability_minor,
+         info.multiprocessors, dxdw_build_description());
+  for (const Part &part : kParts) {
+    bool wanted = named >= count;
+    for (int i = named; i < count; ++i) wanted = wanted || strcmp(arguments[i], part.name) == 0;
+    if (!wanted) continue;
+    const double start = now();
+    part.run();
+    printf("[%s] %.1f s\n", part.name, now() - start);
+  }
+  printf("all passed\n");
+  return 0;
+}

@@ -1,0 +1,177 @@
+// The plan of a product on a GPU is a pure function: these tests need no GPU. They guard against slices that do not
+// cover the contraction, workspaces that overlap, kernels that a slice would not share with the whole, idle
+// multiprocessors.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <initializer_list>
+
+#include "gpu_plan.hpp"
+#include "hopper_layout.hpp"
+
+using namespace dxdw;
+
+namespace {
+
+#define CHECK(condition, ...)                                         \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+      fprintf(stderr, __VA_ARGS__);                                   \
+      fprintf(stderr, "\n");                                          \
+      exit(1);                                                        \
+    }                                                                 \
+  } while (0)
+
+constexpr gpu::Chip kH200 = {90, 132};
+constexpr gpu::Chip kA100 = {80, 108};
+
+// Row-major operands at lawful addresses that nothing reads.
+Product product(int32_t function, DType type, int64_t t, int64_t k, int64_t n, int32_t split = 1, int64_t pad = 0) {
+  char *const base = reinterpret_cast<char *>(uintptr_t{1} << 20);
+  const Matrix x = {base, type, t, k, k + pad, 1}, dy = {base, type, t, n, n + pad, 1},
+               w = {base, type, k, n, n + pad, 1};
+  Product p = {};
+  if (function == DXDW_Y) {
+    p.a = x, p.b = w, p.c = {base, type, t, n, n, 1};
+  } else if (function == DXDW_DX) {
+    p.a = dy, p.b = w.transposed(), p.c = {base, type, t, k, k, 1};
+  } else {
+    p.a = x.transposed(), p.b = dy, p.c = {base, DType::f32, k, n, n, 1};
+  }
+  p.split = split;
+  p.deterministic = true;
+  return p;
+}
+
+void check_consistent(const Product &p, int32_t function, const gpu::Chip &chip) {
+  const gpu::ProductPlan plan = gpu::plan_product(p, function, chip);
+  const int64_t contraction = p.contraction();
+  CHECK(plan.split >= 1 && plan.chunk * plan.split >= contraction, "%s", plan.why);
+  CHECK(plan.chunk == (contraction + plan.split - 1) / plan.split || contraction == 0, "%s", plan.why);
+  CHECK(plan.tiles_m * plan.tile_m >= plan.work.c.rows && plan.tiles_n * plan.tile_n >= plan.work.c.cols, "%s",
+        plan.why);
+  CHECK((plan.tiles_m - 1) * plan.tile_m < plan.work.c.rows, "%s", plan.why);
+  CHECK(plan.blocks >= 1 && plan.blocks % plan.cluster == 0, "%s", plan.why);
+  CHECK(p.split == 0 || plan.split == p.split, "%s", plan.why);
+  CHECK((plan.combine == gpu::kDirect) == (plan.split == 1), "%s", plan.why);
+  if (plan.kernel == gpu::kHopper) CHECK(plan.blocks <= chip.multiprocessors, "%d blocks: %s", plan.blocks, plan.why);
+  // Parts of the workspace, in order, do not overlap.
+  const uint64_t partial = plan.combine == gpu::kWorkspace
+                               ? static_cast<uint64_t>(plan.split * plan.work.c.rows * plan.partial_pitch * 4)
+                               : 0;
+  CHECK(plan.partials_at + partial <= plan.workspace_bytes, "%s", plan.why);
+  CHECK(plan.partials_at % 256 == 0 && plan.pack_a_at % 256 == 0 && plan.pack_b_at % 256 == 0, "%s", plan.why);
+  if (plan.pack_a && plan.pack_b) CHECK(plan.pack_a_at < plan.pack_b_at, "%s", plan.why);
+  if (plan.split == 1 && !plan.pack_a && !plan.pack_b) CHECK(plan.workspace_bytes == 0, "%s", plan.why);
+}
+
+void test_consistency() {
+  const int64_t sizes[] = {1, 7, 64, 129, 1000, 4096, 8191, 100000};
+  int plans = 0;
+  for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW})
+    for (DType type : {DType::f32, DType::f16, DType::bf16})
+      for (int64_t t : sizes)
+        for (int64_t k : sizes)
+          for (int64_t n : sizes)
+            for (int32_t split : {0, 1, 3, 7})
+              for (int64_t pad : {int64_t{0}, int64_t{1}})
+                for (const gpu::Chip &chip : {kH200, kA100}) {
+                  if (function != DXDW_DW && split != 1) continue;
+                  if (split > t) continue;
+                  check_consistent(product(function, type, t, k, n, split, pad), function, chip);
+                  ++plans;
+                }
+  printf("%d plans are consistent\n", plans);
+}
+
+// A slice's own call takes the same kernel as the whole, or the promise of equal bits breaks; and so does a row of Y.
+void test_same_kernel() {
+  const int64_t sizes[] = {16, 60, 64, 100, 128, 300, 1024};
+  for (int64_t k : sizes)
+    for (int64_t n : sizes)
+      for (int64_t pad : {0, 1, 3, 8}) {
+        const auto kernel = [&](int32_t function, int64_t t, int32_t split) {
+          return gpu::plan_product(product(function, DType::bf16, t, k, n, split, pad), function, kH200).kernel;
+        };
+        for (int64_t t : {1, 5, 64, 1000, 65536}) {
+          CHECK(kernel(DXDW_DW, t, 1) == kernel(DXDW_DW, 4096, 4), "dW %lld x %lld", (long long)k, (long long)n);
+          CHECK(kernel(DXDW_Y, t, 1) == kernel(DXDW_Y, 4096, 1), "Y %lld x %lld", (long long)k, (long long)n);
+          CHECK(kernel(DXDW_DX, t, 1) == kernel(DXDW_DX, 4096, 1), "dX %lld x %lld", (long long)k, (long long)n);
+        }
+      }
+  printf("slices and rows share a kernel with the whole\n");
+}
+
+// Few tiles and a long contraction are split; many tiles are not.
+void test_split() {
+  const auto split = [](int64_t t, int64_t k, int64_t n) {
+    const gpu::ProductPlan p = gpu::plan_product(product(DXDW_DW, DType::bf16, t, k, n, 0), DXDW_DW, kH200);
+    printf("  dW %lld x %lld over %lld: %s\n", (long long)k, (long long)n, (long long)t, p.why);
+    return p.split;
+  };
+  CHECK(split(8192, 4096, 14336) == 1, "mlp");
+  CHECK(split(8192, 4096, 4096) == 1, "qkv");
+  CHECK(split(8192, 8192, 8192) == 1, "square");
+  CHECK(split(32768, 1024, 1024) >= 2, "starved");
+  CHECK(split(65536, 512, 512) >= 8, "starved");
+  CHECK(split(65536, 256, 256) >= 16, "tiny");
+  CHECK(split(100, 256, 256) == 1, "short");
+  CHECK(split(0, 256, 256) == 1, "empty");
+}
+
+// float32 and exact precision never reach the tensor cores.
+void test_precision() {
+  for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
+    Product p = product(function, DType::f32, 512, 512, 512);
+    CHECK(gpu::plan_product(p, function, kH200).kernel == gpu::kSimt, "float32");
+    p = product(function, DType::bf16, 512, 512, 512);
+    CHECK(gpu::plan_product(p, function, kH200).kernel == gpu::kHopper, "bfloat16 on capability 9.0");
+    CHECK(gpu::plan_product(p, function, kA100).kernel == gpu::kMma, "bfloat16 on capability 8.0");
+    CHECK(gpu::plan_product(p, function, {100, 148}).kernel == gpu::kMma, "a newer chip must not run sm_90a code");
+    p.precision = DXDW_PRECISION_EXACT;
+    CHECK(gpu::plan_product(p, function, kH200).kernel == gpu::kSimt, "exact");
+  }
+}
+
+void test_layout() {
+  using namespace cuda::hopper;
+  // Each chunk of an atom of eight lines stands once, and lines keep to their own 128 bytes.
+  for (uint32_t line = 0; line < 64; ++line) {
+    bool seen[8] = {};
+    for (uint32_t chunk = 0; chunk < 8; ++chunk) {
+      const uint32_t at = swizzled(line, chunk);
+      CHECK(at / 128 == line && at % 16 == 0 && !seen[at % 128 / 16], "line %u chunk %u", line, chunk);
+      seen[at % 128 / 16] = true;
+    }
+  }
+  CHECK((descriptor(0x12340, true) & 0x3fff) == 0x1234, "address");
+  CHECK(descriptor_step(true) == 2 && descriptor_step(false) == 128, "steps");
+  for (int tile_n : {64, 128, 256})
+    CHECK(shared_bytes(tile_n) <= kMostShared && stage_bytes(tile_n) % 1024 == 0, "tile %d", tile_n);
+}
+
+void test_rows() {
+  for (int64_t rows : {0, 1, 15, 16, 17, 4096, 65536, 1048576})
+    for (int64_t features : {1, 100, 128, 8192, 65536, 1000000}) {
+      const gpu::RowBlocks p = gpu::plan_rows(rows, features);
+      CHECK(p.blocks >= 1 && p.blocks <= 2048 && p.blocks * p.rows_per_block >= rows, "%lld x %lld", (long long)rows,
+            (long long)features);
+      CHECK(p.blocks == 1 || (p.blocks - 1) * p.rows_per_block < rows, "an empty block: %lld x %lld", (long long)rows,
+            (long long)features);
+    }
+}
+
+}  // namespace
+
+int main() {
+  test_layout();
+  test_rows();
+  test_precision();
+  test_split();
+  test_same_kernel();
+  test_consistency();
+  printf("all passed\n");
+  return 0;
+}
