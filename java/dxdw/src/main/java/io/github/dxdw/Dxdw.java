@@ -509,7 +509,7 @@ public final class Dxdw {
     Arguments.present(w, "w");
     Arguments.present(y, "y");
     Arguments.present(options, "options");
-    Frame frame = Frame.current().input(0, x.view()).input(1, w.view()).output(2, y.view(), "y");
+    Frame frame = Library.frame().input(0, x.view()).input(1, w.view()).output(2, y.view(), "y");
     return withOptions(frame, options);
   }
 
@@ -518,7 +518,7 @@ public final class Dxdw {
     Arguments.present(w, "w");
     Arguments.present(dx, "dx");
     Arguments.present(options, "options");
-    Frame frame = Frame.current().input(0, dy.view()).input(1, w.view()).output(2, dx.view(), "dx");
+    Frame frame = Library.frame().input(0, dy.view()).input(1, w.view()).output(2, dx.view(), "dx");
     return withOptions(frame, options);
   }
 
@@ -527,7 +527,7 @@ public final class Dxdw {
     Arguments.present(dy, "dy");
     Arguments.present(dw, "dw");
     Arguments.present(options, "options");
-    Frame frame = Frame.current().input(0, x.view()).input(1, dy.view()).output(2, dw.view(), "dw");
+    Frame frame = Library.frame().input(0, x.view()).input(1, dy.view()).output(2, dw.view(), "dw");
     return withOptions(frame, options);
   }
 
@@ -535,7 +535,7 @@ public final class Dxdw {
     Arguments.present(partials, "partials");
     Arguments.present(dw, "dw");
     Arguments.present(options, "options");
-    Frame frame = Frame.current().input(0, partials.view()).output(1, dw.view(), "dw");
+    Frame frame = Library.frame().input(0, partials.view()).output(1, dw.view(), "dw");
     return withOptions(frame, options);
   }
 
@@ -544,7 +544,7 @@ public final class Dxdw {
     Arguments.present(w, "w");
     Arguments.present(y, "y");
     Arguments.present(options, "options");
-    Frame frame = Frame.current().input(0, x.view()).input(1, w.view()).output(2, y.view(), "y");
+    Frame frame = Library.frame().input(0, x.view()).input(1, w.view()).output(2, y.view(), "y");
     return withOptions(frame, options);
   }
 
@@ -554,7 +554,7 @@ public final class Dxdw {
     Arguments.present(w, "w");
     Arguments.present(g, "g");
     Arguments.present(options, "options");
-    Frame frame = Frame.current().input(0, x.view()).input(1, w.view()).input(2, g.view());
+    Frame frame = Library.frame().input(0, x.view()).input(1, w.view()).input(2, g.view());
     if (gx == null) {
       frame.absent(3);
     } else {
@@ -584,7 +584,7 @@ public final class Dxdw {
 
   /** destination = source. */
   static void copy(Tensor source, Tensor destination) {
-    Frame.current()
+    Library.frame()
         .input(0, source.view())
         .output(1, destination.view(), "destination")
         .run(Frame.COPY, 1, 1);

@@ -98,13 +98,8 @@ public final class Frame {
     return LISTS + slot * 2 * LIST_BYTES;
   }
 
-  /**
-   * The calling thread's frame, empty.
-   *
-   * @throws io.github.dxdw.LibraryLoadException if the native library can't be loaded
-   */
-  public static Frame current() {
-    Library.require();
+  /** The calling thread's frame, empty. Initialising this class needs the library. */
+  static Frame current() {
     return CURRENT.get();
   }
 

@@ -44,6 +44,16 @@ public final class Library {
     }
   }
 
+  /**
+   * The calling thread's frame for a call.
+   *
+   * @throws LibraryLoadException if the library is not there
+   */
+  public static Frame frame() {
+    require();
+    return Frame.current();
+  }
+
   /** Why the library could not be loaded; null when it was. */
   public static LibraryLoadException failure() {
     return FAILURE;

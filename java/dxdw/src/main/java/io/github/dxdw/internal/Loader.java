@@ -147,6 +147,7 @@ final class Loader {
 
   private Optional<Path> open(String what, Path file) {
     try {
+      checkHeader(file);
       int version = abiVersion(file);
       int expected = dxdw_h.DXDW_ABI_VERSION();
       if (version != expected) {
@@ -160,6 +161,28 @@ final class Loader {
       return failed(what, explain(e), e);
     } catch (IOException e) {
       return failed(what, e.toString(), e);
+    }
+  }
+
+  /** The dynamic linker has side effects, and warnings, for files that are no libraries at all. */
+  private static void checkHeader(Path file) throws IOException {
+    byte[] head;
+    try (InputStream in = Files.newInputStream(file)) {
+      head = in.readNBytes(20);
+    }
+    if (head.length < 20 || head[0] != 0x7f || head[1] != 'E' || head[2] != 'L' || head[3] != 'F') {
+      throw new UnsatisfiedLinkError("is no ELF file");
+    }
+    int machine = head[18] & 0xff | (head[19] & 0xff) << 8;
+    int expected =
+        switch (processor()) {
+          case "x86_64" -> 62;
+          case "aarch64" -> 183;
+          default -> machine;
+        };
+    if (machine != expected) {
+      throw new UnsatisfiedLinkError(
+          "is built for another processor: ELF machine " + machine + ", needed is " + expected);
     }
   }
 
@@ -261,13 +284,15 @@ final class Loader {
   /** Operating system and processor as the natives JARs are named, such as linux-x86_64. */
   static String platform() {
     String system = System.getProperty("os.name", "").toLowerCase().replaceAll("[^a-z0-9]", "");
-    String processor =
-        switch (System.getProperty("os.arch", "")) {
-          case "amd64", "x86_64" -> "x86_64";
-          case "aarch64", "arm64" -> "aarch64";
-          case String other -> other.toLowerCase().replaceAll("[^a-z0-9_]", "");
-        };
-    return system + "-" + processor;
+    return system + "-" + processor();
+  }
+
+  private static String processor() {
+    return switch (System.getProperty("os.arch", "")) {
+      case "amd64", "x86_64" -> "x86_64";
+      case "aarch64", "arm64" -> "aarch64";
+      case String other -> other.toLowerCase().replaceAll("[^a-z0-9_]", "");
+    };
   }
 
   private static boolean isMusl() {

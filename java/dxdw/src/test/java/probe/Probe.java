@@ -1,0 +1,73 @@
+package probe;
+
+import io.github.dxdw.DType;
+import io.github.dxdw.Device;
+import io.github.dxdw.Dxdw;
+import io.github.dxdw.Tensor;
+import java.lang.foreign.Arena;
+
+/** What the loader tests run in JVMs of their own; uses the public API alone. */
+public final class Probe {
+  private Probe() {}
+
+  public static void main(String[] arguments) throws Exception {
+    switch (arguments[0]) {
+      case "product" -> product();
+      case "cause" -> cause();
+      case "exit" -> exit();
+      default -> throw new IllegalArgumentException(arguments[0]);
+    }
+  }
+
+  /** Prints the library's file and the lower right element of a product. */
+  private static void product() {
+    try (Arena arena = Arena.ofConfined()) {
+      Tensor x = Tensor.of(arena, new float[][] {{1, 2}, {3, 4}});
+      Tensor y = Tensor.allocate(arena, DType.FLOAT32, 2, 2);
+      Dxdw.y(x, x, y);
+      System.out.println(Dxdw.libraryFile());
+      System.out.println(y.get(1, 1));
+    }
+  }
+
+  /** Prints why there is no library; every question about availability gets an answer. */
+  private static void cause() {
+    boolean consistent =
+        !Dxdw.isAvailable()
+            && !Device.cpu().isAvailable()
+            && Device.all().size() == 1
+            && !Dxdw.describe().isEmpty()
+            && Device.cuda(0)
+                .unavailabilityCause()
+                .equals(Dxdw.unavailabilityCause().orElseThrow().getMessage());
+    if (!consistent) {
+      System.out.println("inconsistent");
+    }
+    try (Arena arena = Arena.ofConfined()) {
+      Tensor x = Tensor.of(arena, new float[][] {{1, 2}, {3, 4}});
+      Dxdw.y(x, x, Tensor.allocate(arena, DType.FLOAT32, 2, 2));
+    } catch (io.github.dxdw.LibraryLoadException e) {
+      System.out.println(e.getMessage());
+    }
+  }
+
+  /** Leaves while 8 threads compute. */
+  private static void exit() throws InterruptedException {
+    Arena arena = Arena.ofShared();
+    Tensor x = Tensor.allocate(arena, DType.FLOAT32, 300, 300);
+    for (int i = 0; i < 8; ++i) {
+      Tensor y = Tensor.allocate(arena, DType.FLOAT32, 300, 300);
+      Thread thread =
+          new Thread(
+              () -> {
+                while (true) {
+                  Dxdw.y(x, x, y);
+                }
+              });
+      thread.setDaemon(i % 2 == 0);
+      thread.start();
+    }
+    Thread.sleep(100);
+    System.exit(7);
+  }
+}
