@@ -1,5 +1,6 @@
 // Stands in for the CUDA backend in builds without it.
 #include "backend.hpp"
+#include "counters.hpp"
 
 namespace dxdw {
 namespace cuda {
@@ -8,7 +9,11 @@ namespace {
 
 constexpr char kWhy[] = "this library was built without CUDA";
 
-Status absent() { return fail(DXDW_DEVICE_UNAVAILABLE, "cuda: %s", kWhy); }
+Status absent() {
+  // What follows a lost device can be tried out in every build.
+  if (fault_strikes(DXDW_FAULT_STICKY)) return fail(DXDW_DEVICE_LOST, "cuda was lost: injected fault");
+  return fail(DXDW_DEVICE_UNAVAILABLE, "cuda: %s", kWhy);
+}
 
 }  // namespace
 
@@ -42,6 +47,7 @@ Status graph_begin(dxdw_stream *) { return absent(); }
 Status graph_end(dxdw_stream *, dxdw_graph **) { return absent(); }
 Status graph_launch(dxdw_graph *, dxdw_stream *) { return absent(); }
 Status graph_destroy(dxdw_graph *) { return absent(); }
+Status nop(dxdw_stream *) { return absent(); }
 
 }  // namespace cuda
 }  // namespace dxdw

@@ -12,42 +12,43 @@
 namespace dxdw {
 namespace cuda {
 
-namespace {
-
-// The shapes of a call, for messages.
-struct Description {
-  char text[200];
-
-  explicit Description(const Call &call) {
-    const auto type = [](DType t) { return t == DType::f32 ? "float32" : t == DType::f16 ? "float16" : "bfloat16"; };
-    const auto number = [](int64_t value) { return static_cast<long long>(value); };
-    switch (call.function) {
-      case DXDW_Y:
-      case DXDW_DX:
-      case DXDW_DW: {
-        const Product &p = call.product;
-        snprintf(text, sizeof text, "%s of %s [%lld, %lld] times [%lld, %lld]",
-                 call.function == DXDW_Y    ? "Y"
-                 : call.function == DXDW_DX ? "dX"
-                                            : "dW",
-                 type(p.a.type), number(p.a.rows), number(p.a.cols), number(p.b.rows), number(p.b.cols));
-        break;
-      }
-      case DXDW_DW_REDUCE:
-        snprintf(text, sizeof text, "dw_reduce of partials [%lld, %lld, %lld]", number(call.reduction.split),
-                 number(call.reduction.dw.rows), number(call.reduction.dw.cols));
-        break;
-      case DXDW_WEIGHTED_SUM_FWD:
-        snprintf(text, sizeof text, "weighted sum of %s, %lld rows of %lld", type(call.forward.x.type),
-                 number(call.forward.rows.count), number(call.forward.features));
-        break;
-      default:
-        snprintf(text, sizeof text, "weighted sum backward of %s, %lld rows of %lld", type(call.backward.x.type),
-                 number(call.backward.rows.count), number(call.backward.features));
-        break;
-    }
+Detail::Text Detail::text() const {
+  Text out;
+  if (call_ == nullptr) {
+    snprintf(out.text, sizeof out.text, "%s", words_ == nullptr ? "" : words_);
+    return out;
   }
-};
+  const auto type = [](DType t) { return t == DType::f32 ? "float32" : t == DType::f16 ? "float16" : "bfloat16"; };
+  const auto number = [](int64_t value) { return static_cast<long long>(value); };
+  switch (call_->function) {
+    case DXDW_Y:
+    case DXDW_DX:
+    case DXDW_DW: {
+      const Product &p = call_->product;
+      snprintf(out.text, sizeof out.text, "%s of %s [%lld, %lld] times [%lld, %lld]",
+               call_->function == DXDW_Y    ? "Y"
+               : call_->function == DXDW_DX ? "dX"
+                                            : "dW",
+               type(p.a.type), number(p.a.rows), number(p.a.cols), number(p.b.rows), number(p.b.cols));
+      break;
+    }
+    case DXDW_DW_REDUCE:
+      snprintf(out.text, sizeof out.text, "dw_reduce of partials [%lld, %lld, %lld]", number(call_->reduction.split),
+               number(call_->reduction.dw.rows), number(call_->reduction.dw.cols));
+      break;
+    case DXDW_WEIGHTED_SUM_FWD:
+      snprintf(out.text, sizeof out.text, "weighted sum of %s, %lld rows of %lld", type(call_->forward.x.type),
+               number(call_->forward.rows.count), number(call_->forward.features));
+      break;
+    default:
+      snprintf(out.text, sizeof out.text, "weighted sum backward of %s, %lld rows of %lld",
+               type(call_->backward.x.type), number(call_->backward.rows.count), number(call_->backward.features));
+      break;
+  }
+  return out;
+}
+
+namespace {
 
 Status chip_of(int32_t device_id, gpu::Chip *chip) {
   Session session;
@@ -86,7 +87,7 @@ cudaError_t pack_operand(const char *data, const gpu::Walk &walk, int64_t lines,
   return pack(p, stream);
 }
 
-Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspace, const char *detail) {
+Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspace, Detail detail) {
   const Product &w = p.work;
   const int32_t id = queue.device_id;
   const bool partial = p.combine == gpu::kWorkspace, atomic = p.combine == gpu::kAtomic;
@@ -128,7 +129,7 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
   return check(reduce(reduction, queue.handle), id, "launch of reduce", detail);
 }
 
-Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, const char *detail) {
+Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, Detail detail) {
   const int32_t id = queue.device_id;
   switch (call.function) {
     case DXDW_Y:
@@ -170,12 +171,7 @@ void explain(const Call &call, const Plan &, dxdw_plan *out) {
   if (chip_of(call.context.device_id, &chip) != DXDW_OK) return;
   snprintf(out->level, sizeof out->level, "sm_%d", chip.capability);
   if (is_product(call)) {
-    const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
-    snprintf(out->kernel, sizeof out->kernel, "%s%s", gpu::kernel_name(p),
-             p.combine == gpu::kAtomic      ? "+atomic"
-             : p.combine == gpu::kWorkspace ? "+reduce"
-                                            : "");
-    snprintf(out->why, sizeof out->why, "%s", p.why);
+    gpu::describe(gpu::plan_product(call.product, call.function, chip), chip, out);
   } else if (call.function == DXDW_DW_REDUCE) {
     snprintf(out->kernel, sizeof out->kernel, "reduce");
     snprintf(out->why, sizeof out->why, "each element is summed by one thread, slice after slice");
@@ -196,18 +192,18 @@ Status run(const Call &call, const Plan &plan) {
   DXDW_TRY(session.open(id));
   Queue queue = {};
   DXDW_TRY(open_queue(call.context.stream, id, &queue));
-  const Description description(call);
+  const Detail detail(call);
   const gpu::Chip chip = {session.facts().capability, session.facts().multiprocessors};
   {
     Scratch scratch(queue);
     char *workspace = static_cast<char *>(call.context.workspace);
     if (workspace == nullptr) {
-      DXDW_TRY(scratch.take(plan.workspace_bytes, description.text));
+      DXDW_TRY(scratch.take(plan.workspace_bytes, detail));
       workspace = scratch.data();
     }
-    DXDW_TRY(run_on(call, chip, queue, workspace, description.text));
+    DXDW_TRY(run_on(call, chip, queue, workspace, detail));
   }
-  return finish(queue, description.text);
+  return finish(queue, detail);
 }
 
 // ---- Copies ----
@@ -347,6 +343,11 @@ Status copy(const Copy &c, const Context &context) {
   DXDW_TRY(session.open(context.device_id));
   Queue queue = {};
   DXDW_TRY(open_queue(context.stream, context.device_id, &queue));
+  const bool host = c.source_device_type == DXDW_CPU || c.destination_device_type == DXDW_CPU;
+  if (queue.capturing && (host || c.source_device_id != c.destination_device_id))
+    return fail(DXDW_UNSUPPORTED,
+                "a copy between devices, or from or to host memory, can't be recorded into a graph: its buffers would "
+                "not live as long");
   const Status status = c.source_device_type == DXDW_CPU        ? host_to_device(c, queue)
                         : c.destination_device_type == DXDW_CPU ? device_to_host(c, queue)
                                                                 : device_to_device(c, queue);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "counters.hpp"
+#include "kernels.hpp"
 
 namespace dxdw {
 namespace cuda {
@@ -305,12 +306,13 @@ Session::~Session() {
 
 const DeviceFacts &Session::facts() const { return devices[device_id_].facts; }
 
-Status check(cudaError_t error, int32_t device_id, const char *call, const char *detail) {
+Status check(cudaError_t error, int32_t device_id, const char *call, Detail detail) {
   if (error == cudaSuccess) return DXDW_OK;
   cudaGetLastError();  // so that no later call finds this error again
+  const Detail::Text words = detail.text();
   char text[400];
   snprintf(text, sizeof text, "%s (%s) in %s%s%s", cudaGetErrorName(error), cudaGetErrorString(error), call,
-           detail == nullptr ? "" : ": ", detail == nullptr ? "" : detail);
+           words.text[0] == 0 ? "" : ": ", words.text);
   if (breaks_context(error) && device_id >= 0 && device_id < kMostDevices) {
     Device &device = devices[device_id];
     const Locked locked(&registry_lock);
@@ -341,7 +343,7 @@ Status open_queue(dxdw_stream *stream, int32_t device_id, Queue *queue) {
   return DXDW_OK;
 }
 
-Status finish(const Queue &queue, const char *detail) {
+Status finish(const Queue &queue, Detail detail) {
   if (!queue.wait) return DXDW_OK;
   return check(synchronize(queue.handle), queue.device_id, "cudaStreamSynchronize", detail);
 }
@@ -506,13 +508,13 @@ Scratch::~Scratch() {
   if (data_ != nullptr && cudaFreeAsync(data_, queue_.handle) != cudaSuccess) cudaGetLastError();
 }
 
-Status Scratch::take(uint64_t bytes, const char *detail) {
+Status Scratch::take(uint64_t bytes, Detail detail) {
   if (bytes == 0) return DXDW_OK;
   if (queue_.capturing)
     return fail(
         DXDW_UNSUPPORTED,
         "workspace: none given, %llu bytes needed: a call that is recorded into a graph must bring its own (%s)",
-        static_cast<unsigned long long>(bytes), detail);
+        static_cast<unsigned long long>(bytes), detail.text().text);
   const cudaError_t error = allocate_from_pool(&data_, bytes, queue_.device_id, queue_.handle);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -680,6 +682,8 @@ Status graph_destroy(dxdw_graph *graph) {
   free(graph);
   return destroyed;
 }
+
+Status nop(dxdw_stream *stream) { return check(launch_nop(stream->handle), stream->device_id, "launch of nop"); }
 
 }  // namespace cuda
 }  // namespace dxdw

@@ -51,9 +51,25 @@ class Session {
   int32_t previous_ = -1;
 };
 
-// DXDW_OK for cudaSuccess; else a status and a message with the driver's name for the error, the call and `detail` (may
-// be NULL). A fault that broke the context marks the device as lost.
-Status check(cudaError_t error, int32_t device_id, const char *call, const char *detail = nullptr);
+// What was being done, for a message: words, or a call whose shapes are put into words only when something failed.
+class Detail {
+ public:
+  Detail(const char *words = nullptr) : words_(words) {}
+  explicit Detail(const Call &call) : call_(&call) {}
+
+  struct Text {
+    char text[200];
+  };
+  Text text() const;
+
+ private:
+  const char *words_ = nullptr;
+  const Call *call_ = nullptr;
+};
+
+// DXDW_OK for cudaSuccess; else a status and a message with the driver's name for the error, the call and `detail`. A
+// fault that broke the context marks the device as lost.
+Status check(cudaError_t error, int32_t device_id, const char *call, Detail detail = nullptr);
 
 // The stream that a call runs on, and whether it must be complete on return.
 struct Queue {
@@ -65,7 +81,7 @@ struct Queue {
 Status open_queue(dxdw_stream *stream, int32_t device_id, Queue *queue);
 
 // Waits for the queue when its call must be complete on return.
-Status finish(const Queue &queue, const char *detail);
+Status finish(const Queue &queue, Detail detail);
 
 // Memory for the time of a call, ordered on the queue.
 class Scratch {
@@ -75,7 +91,7 @@ class Scratch {
   Scratch(const Scratch &) = delete;
   Scratch &operator=(const Scratch &) = delete;
 
-  Status take(uint64_t bytes, const char *detail);
+  Status take(uint64_t bytes, Detail detail);
   char *data() const { return static_cast<char *>(data_); }
 
  private:

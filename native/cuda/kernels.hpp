@@ -54,6 +54,9 @@ cudaError_t copy_elements(const Copy &copy, cudaStream_t stream);
 // Every element of a float32 matrix becomes +0.0.
 cudaError_t fill_zero(const Matrix &matrix, cudaStream_t stream);
 
+// Nothing, on the current device.
+cudaError_t launch_nop(cudaStream_t stream);
+
 // 16-bit elements: destination[slice][outer][inner] = source, for slice * inner + i < inner_total; see gpu_plan.hpp for
 // why an operand is packed.
 struct Pack {

@@ -240,6 +240,14 @@ int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, 
 int32_t dxdw_explain(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                      const dxdw_options *options, dxdw_plan *plan);
 
+/*
+ * Says what dxdw_call would run on a CUDA device of that compute capability (major times 10 plus minor: 80, 90, ...)
+ * with that many multiprocessors, after the same checks. function: DXDW_Y, DXDW_DX or DXDW_DW. The operands name a CUDA
+ * device that need not be there; nothing is read behind their addresses, of which only the alignment counts.
+ */
+int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
+                           const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan);
+
 /* ---- Workspace: bytes that a call with these arguments needs, after the same checks; options as for the call -------
  */
 
@@ -303,6 +311,10 @@ int32_t dxdw_echo(const dxdw_tensor *tensor, int64_t *out, int64_t count);
 
 /* Does nothing: for measuring what a call costs. */
 int32_t dxdw_nop(void);
+
+/* Launches a kernel that does nothing on a stream of the thread's current device, without any check but for NULL: for
+ * measuring what a launch costs. */
+int32_t dxdw_cuda_nop(dxdw_stream *stream);
 
 /*
  * Test hook: makes the operation of that dxdw_fault kind fail that comes after `skip` more of its kind, once (STICKY:

@@ -6,6 +6,7 @@
 #include "checks.hpp"
 #include "counters.hpp"
 #include "cpu.hpp"
+#include "gpu_plan.hpp"
 
 using namespace dxdw;
 
@@ -37,6 +38,11 @@ Status launch(int32_t function, const dxdw_tensor *const *operands, int32_t spli
   return on_cpu(call) ? cpu::run(call, plan) : cuda::run(call, plan);
 }
 
+void explain_empty(dxdw_plan *out) {
+  snprintf(out->kernel, sizeof out->kernel, "none");
+  snprintf(out->why, sizeof out->why, "nothing to compute: an operand or the contraction is empty");
+}
+
 Status explain(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
                const dxdw_options *options, dxdw_plan *out) {
   Call call;
@@ -50,11 +56,30 @@ Status explain(int32_t function, const dxdw_tensor *const *operands, int32_t spl
   out->workspace_bytes = plan.workspace_bytes;
   out->kernel[0] = out->level[0] = out->why[0] = 0;
   if (call.empty) {
-    snprintf(out->kernel, sizeof out->kernel, "none");
-    snprintf(out->why, sizeof out->why, "nothing to compute: an operand or the contraction is empty");
+    explain_empty(out);
     return DXDW_OK;
   }
   on_cpu(call) ? cpu::explain(call, plan, out) : cuda::explain(call, plan, out);
+  return DXDW_OK;
+}
+
+Status plan_for_chip(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
+                     const dxdw_options *options, const gpu::Chip &chip, dxdw_plan *out) {
+  if (function != DXDW_Y && function != DXDW_DX && function != DXDW_DW)
+    return fail(DXDW_INVALID_ARGUMENT, "function: %d is none of Y (%d), DX (%d), DW (%d)", function, DXDW_Y, DXDW_DX,
+                DXDW_DW);
+  if (chip.capability < 10) return fail(DXDW_INVALID_ARGUMENT, "capability: %d is below 10", chip.capability);
+  if (chip.multiprocessors < 1)
+    return fail(DXDW_INVALID_ARGUMENT, "multiprocessors: %d is below 1", chip.multiprocessors);
+  Call call;
+  DXDW_TRY(check_call(function, operands, split, deterministic, options, &call));
+  if (on_cpu(call)) return fail(DXDW_INVALID_ARGUMENT, "operands: lie on the CPU, expected a CUDA device");
+  if (call.empty) {
+    *out = {out->size, 1, 0, 0, 0, 0, "", "", ""};
+    explain_empty(out);
+    return DXDW_OK;
+  }
+  gpu::describe(gpu::plan_product(call.product, function, chip), chip, out);
   return DXDW_OK;
 }
 
@@ -87,6 +112,12 @@ Status check_device_type(int32_t device_type) {
 template <typename T>
 Status check_pointer(const T *pointer, const char *name) {
   return pointer != nullptr ? DXDW_OK : fail(DXDW_INVALID_ARGUMENT, "%s: is NULL", name);
+}
+
+Status check_plan(const dxdw_plan *plan) {
+  DXDW_TRY(check_pointer(plan, "plan"));
+  if (plan->size == sizeof(dxdw_plan)) return DXDW_OK;
+  return fail(DXDW_INVALID_ARGUMENT, "plan: size is %u, expected %zu", plan->size, sizeof(dxdw_plan));
 }
 
 template <typename From, typename To>
@@ -152,10 +183,16 @@ int32_t dxdw_explain(int32_t function, const dxdw_tensor *operands, int32_t spli
                      const dxdw_options *options, dxdw_plan *plan) {
   const dxdw_tensor *pointers[8];
   DXDW_TRY(spread(function, operands, pointers));
-  DXDW_TRY(check_pointer(plan, "plan"));
-  if (plan->size != sizeof(dxdw_plan))
-    return fail(DXDW_INVALID_ARGUMENT, "plan: size is %u, expected %zu", plan->size, sizeof(dxdw_plan));
+  DXDW_TRY(check_plan(plan));
   return explain(function, pointers, split, deterministic, options, plan);
+}
+
+int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
+                           const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan) {
+  const dxdw_tensor *pointers[8];
+  DXDW_TRY(spread(function, operands, pointers));
+  DXDW_TRY(check_plan(plan));
+  return plan_for_chip(function, pointers, split, deterministic, options, {capability, multiprocessors}, plan);
 }
 
 int32_t dxdw_workspace(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
@@ -265,6 +302,11 @@ int32_t dxdw_echo(const dxdw_tensor *tensor, int64_t *out, int64_t count) {
 }
 
 int32_t dxdw_nop(void) { return DXDW_OK; }
+
+int32_t dxdw_cuda_nop(dxdw_stream *stream) {
+  DXDW_TRY(check_pointer(stream, "stream"));
+  return cuda::nop(stream);
+}
 
 int32_t dxdw_inject_fault(int32_t fault, int64_t skip) { return inject_fault(fault, skip); }
 

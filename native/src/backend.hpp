@@ -60,6 +60,7 @@ Status graph_begin(dxdw_stream *stream);
 Status graph_end(dxdw_stream *stream, dxdw_graph **graph);
 Status graph_launch(dxdw_graph *graph, dxdw_stream *stream);
 Status graph_destroy(dxdw_graph *graph);
+Status nop(dxdw_stream *stream);
 
 }  // namespace cuda
 

@@ -207,14 +207,35 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   if (p.combine == kWorkspace)
     p.partials_at = parts.take(static_cast<uint64_t>(split * w.c.rows * p.partial_pitch * 4));
   p.workspace_bytes = parts.used;
-  snprintf(p.why, sizeof p.why, "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s",
-           why, static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(split),
-           static_cast<long long>(p.chunk), multiprocessors, p.waves,
+  p.reason = why;
+  return p;
+}
+
+Sentence explain(const ProductPlan &p, const Chip &chip) {
+  Sentence s;
+  snprintf(s.text, sizeof s.text,
+           "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s", p.reason,
+           static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
+           static_cast<long long>(p.chunk), chip.multiprocessors, p.waves,
            p.pack_a && p.pack_b ? "; both operands packed"
            : p.pack_a           ? "; one operand packed"
            : p.pack_b           ? "; one operand packed"
                                 : "");
-  return p;
+  return s;
+}
+
+void describe(const ProductPlan &p, const Chip &chip, dxdw_plan *out) {
+  out->split = p.split;
+  out->threads = p.blocks;
+  out->reserved = 0;
+  out->tiles = p.tiles;
+  out->workspace_bytes = p.workspace_bytes;
+  snprintf(out->kernel, sizeof out->kernel, "%s%s", kernel_name(p),
+           p.combine == kAtomic      ? "+atomic"
+           : p.combine == kWorkspace ? "+reduce"
+                                     : "");
+  snprintf(out->level, sizeof out->level, "sm_%d", chip.capability);
+  snprintf(out->why, sizeof out->why, "%s", explain(p, chip).text);
 }
 
 const char *kernel_name(const ProductPlan &plan) {

@@ -51,11 +51,20 @@ struct ProductPlan {
   int64_t pack_a_pitch, pack_b_pitch;  // elements
   int64_t partial_pitch;               // floats between rows of a partial
   double waves;                        // tiles times slices over what runs at once
-  char why[200];
+  const char *reason;                  // for the kernel
 };
 
 // function: DXDW_Y, DXDW_DX or DXDW_DW.
 ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip);
+
+// One sentence.
+struct Sentence {
+  char text[256];
+};
+Sentence explain(const ProductPlan &plan, const Chip &chip);
+
+// All fields of `out` but its size.
+void describe(const ProductPlan &plan, const Chip &chip, dxdw_plan *out);
 
 const char *kernel_name(const ProductPlan &plan);
 

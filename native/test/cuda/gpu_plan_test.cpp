@@ -48,23 +48,27 @@ Product product(int32_t function, DType type, int64_t t, int64_t k, int64_t n, i
 void check_consistent(const Product &p, int32_t function, const gpu::Chip &chip) {
   const gpu::ProductPlan plan = gpu::plan_product(p, function, chip);
   const int64_t contraction = p.contraction();
-  CHECK(plan.split >= 1 && plan.chunk * plan.split >= contraction, "%s", plan.why);
-  CHECK(plan.chunk == (contraction + plan.split - 1) / plan.split || contraction == 0, "%s", plan.why);
+  CHECK(plan.split >= 1 && plan.chunk * plan.split >= contraction, "%s", gpu::explain(plan, chip).text);
+  CHECK(plan.chunk == (contraction + plan.split - 1) / plan.split || contraction == 0, "%s",
+        gpu::explain(plan, chip).text);
   CHECK(plan.tiles_m * plan.tile_m >= plan.work.c.rows && plan.tiles_n * plan.tile_n >= plan.work.c.cols, "%s",
-        plan.why);
-  CHECK((plan.tiles_m - 1) * plan.tile_m < plan.work.c.rows, "%s", plan.why);
-  CHECK(plan.blocks >= 1 && plan.blocks % plan.cluster == 0, "%s", plan.why);
-  CHECK(p.split == 0 || plan.split == p.split, "%s", plan.why);
-  CHECK((plan.combine == gpu::kDirect) == (plan.split == 1), "%s", plan.why);
-  if (plan.kernel == gpu::kHopper) CHECK(plan.blocks <= chip.multiprocessors, "%d blocks: %s", plan.blocks, plan.why);
+        gpu::explain(plan, chip).text);
+  CHECK((plan.tiles_m - 1) * plan.tile_m < plan.work.c.rows, "%s", gpu::explain(plan, chip).text);
+  CHECK(plan.blocks >= 1 && plan.blocks % plan.cluster == 0, "%s", gpu::explain(plan, chip).text);
+  CHECK(p.split == 0 || plan.split == p.split, "%s", gpu::explain(plan, chip).text);
+  CHECK((plan.combine == gpu::kDirect) == (plan.split == 1), "%s", gpu::explain(plan, chip).text);
+  if (plan.kernel == gpu::kHopper)
+    CHECK(plan.blocks <= chip.multiprocessors, "%d blocks: %s", plan.blocks, gpu::explain(plan, chip).text);
   // Parts of the workspace, in order, do not overlap.
   const uint64_t partial = plan.combine == gpu::kWorkspace
                                ? static_cast<uint64_t>(plan.split * plan.work.c.rows * plan.partial_pitch * 4)
                                : 0;
-  CHECK(plan.partials_at + partial <= plan.workspace_bytes, "%s", plan.why);
-  CHECK(plan.partials_at % 256 == 0 && plan.pack_a_at % 256 == 0 && plan.pack_b_at % 256 == 0, "%s", plan.why);
-  if (plan.pack_a && plan.pack_b) CHECK(plan.pack_a_at < plan.pack_b_at, "%s", plan.why);
-  if (plan.split == 1 && !plan.pack_a && !plan.pack_b) CHECK(plan.workspace_bytes == 0, "%s", plan.why);
+  CHECK(plan.partials_at + partial <= plan.workspace_bytes, "%s", gpu::explain(plan, chip).text);
+  CHECK(plan.partials_at % 256 == 0 && plan.pack_a_at % 256 == 0 && plan.pack_b_at % 256 == 0, "%s",
+        gpu::explain(plan, chip).text);
+  if (plan.pack_a && plan.pack_b) CHECK(plan.pack_a_at < plan.pack_b_at, "%s", gpu::explain(plan, chip).text);
+  if (plan.split == 1 && !plan.pack_a && !plan.pack_b)
+    CHECK(plan.workspace_bytes == 0, "%s", gpu::explain(plan, chip).text);
 }
 
 void test_consistency() {
@@ -108,7 +112,7 @@ void test_same_kernel() {
 void test_split() {
   const auto split = [](int64_t t, int64_t k, int64_t n) {
     const gpu::ProductPlan p = gpu::plan_product(product(DXDW_DW, DType::bf16, t, k, n, 0), DXDW_DW, kH200);
-    printf("  dW %lld x %lld over %lld: %s\n", (long long)k, (long long)n, (long long)t, p.why);
+    printf("  dW %lld x %lld over %lld: %s\n", (long long)k, (long long)n, (long long)t, gpu::explain(p, kH200).text);
     return p.split;
   };
   CHECK(split(8192, 4096, 14336) == 1, "mlp");

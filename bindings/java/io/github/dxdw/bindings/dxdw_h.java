@@ -920,6 +920,71 @@ public class dxdw_h {
         }
     }
 
+    private static class dxdw_plan_for_chip {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            dxdw_h.C_INT,
+            dxdw_h.C_INT,
+            dxdw_h.C_POINTER,
+            dxdw_h.C_INT,
+            dxdw_h.C_INT,
+            dxdw_h.C_POINTER,
+            dxdw_h.C_INT,
+            dxdw_h.C_INT,
+            dxdw_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = dxdw_h.findOrThrow("dxdw_plan_for_chip");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic, const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan)
+     * }
+     */
+    public static FunctionDescriptor dxdw_plan_for_chip$descriptor() {
+        return dxdw_plan_for_chip.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic, const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan)
+     * }
+     */
+    public static MethodHandle dxdw_plan_for_chip$handle() {
+        return dxdw_plan_for_chip.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic, const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan)
+     * }
+     */
+    public static MemorySegment dxdw_plan_for_chip$address() {
+        return dxdw_plan_for_chip.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic, const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan)
+     * }
+     */
+    public static int dxdw_plan_for_chip(int function, MemorySegment operands, int split, int deterministic, MemorySegment options, int capability, int multiprocessors, MemorySegment plan) {
+        var mh$ = dxdw_plan_for_chip.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("dxdw_plan_for_chip", function, operands, split, deterministic, options, capability, multiprocessors, plan);
+            }
+            return (int)mh$.invokeExact(function, operands, split, deterministic, options, capability, multiprocessors, plan);
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class dxdw_workspace {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             dxdw_h.C_INT,
@@ -2042,6 +2107,64 @@ public class dxdw_h {
                 traceDowncall("dxdw_nop");
             }
             return (int)mh$.invokeExact();
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class dxdw_cuda_nop {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            dxdw_h.C_INT,
+            dxdw_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = dxdw_h.findOrThrow("dxdw_cuda_nop");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int32_t dxdw_cuda_nop(dxdw_stream *stream)
+     * }
+     */
+    public static FunctionDescriptor dxdw_cuda_nop$descriptor() {
+        return dxdw_cuda_nop.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int32_t dxdw_cuda_nop(dxdw_stream *stream)
+     * }
+     */
+    public static MethodHandle dxdw_cuda_nop$handle() {
+        return dxdw_cuda_nop.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int32_t dxdw_cuda_nop(dxdw_stream *stream)
+     * }
+     */
+    public static MemorySegment dxdw_cuda_nop$address() {
+        return dxdw_cuda_nop.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int32_t dxdw_cuda_nop(dxdw_stream *stream)
+     * }
+     */
+    public static int dxdw_cuda_nop(MemorySegment stream) {
+        var mh$ = dxdw_cuda_nop.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("dxdw_cuda_nop", stream);
+            }
+            return (int)mh$.invokeExact(stream);
         } catch (Throwable ex$) {
            throw new AssertionError("should not reach here", ex$);
         }
