@@ -1,6 +1,9 @@
 package io.github.dxdw;
 
+import io.github.dxdw.internal.Arguments;
 import io.github.dxdw.internal.Devices;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -83,7 +86,78 @@ public final class Device {
    * @throws LibraryLoadException if the native library can't be loaded
    */
   public String name() {
-    return Devices.name(type, index);
+    return info().name();
+  }
+
+  /**
+   * The memory of the device.
+   *
+   * @return bytes in all
+   * @throws DeviceException if the device is not available
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public long totalBytes() {
+    return info().totalBytes();
+  }
+
+  /**
+   * The memory of the device that nobody uses at the moment.
+   *
+   * @return bytes
+   * @throws DeviceException if the device is not available
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public long freeBytes() {
+    return info().freeBytes();
+  }
+
+  /**
+   * The processors that share the work.
+   *
+   * @return multiprocessors of a GPU; hardware threads of the CPU that this process may use
+   * @throws DeviceException if the device is not available
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public int multiprocessors() {
+    return info().multiprocessors();
+  }
+
+  /**
+   * What a CUDA device can do.
+   *
+   * @return the compute capability, such as {@code "9.0"}; {@code ""} for the CPU
+   * @throws DeviceException if the device is not available
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public String capability() {
+    Devices.Info info = info();
+    return isCpu() ? "" : info.capabilityMajor() + "." + info.capabilityMinor();
+  }
+
+  private Devices.Info info() {
+    return Devices.info(type, index);
+  }
+
+  /**
+   * Allocates zeroed host memory that CUDA devices reach directly: a copy between it and a device
+   * goes at full speed, and on a stream it goes on after the call has returned. Wrap it with {@link
+   * Tensor#of(MemorySegment, DType, long...)}. The system can't move it out of the way, so there
+   * should be little of it.
+   *
+   * @param arena owner of the memory; closing it waits for the copies that use the memory
+   * @param bytes size
+   * @return the memory, aligned to pages
+   * @throws IllegalArgumentException if the arena is null or the size negative
+   * @throws NativeMemoryException if there is not enough memory
+   * @throws DeviceException if no CUDA device is available
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static MemorySegment allocatePinned(Arena arena, long bytes) {
+    Arguments.present(arena, "arena");
+    if (bytes < 0) {
+      throw new IllegalArgumentException("bytes: " + bytes + " is negative");
+    }
+    return Devices.allocatePinned(arena, bytes);
   }
 
   boolean isCpu() {

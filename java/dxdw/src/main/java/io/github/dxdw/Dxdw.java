@@ -582,12 +582,14 @@ public final class Dxdw {
         workspace == null ? null : workspace.view());
   }
 
-  /** destination = source. */
-  static void copy(Tensor source, Tensor destination) {
-    Library.frame()
-        .input(0, source.view())
-        .output(1, destination.view(), "destination")
-        .run(Frame.COPY, 1, 1);
+  /** destination = source, on a stream where that is not null. */
+  static void copy(Tensor source, Tensor destination, Stream stream) {
+    Frame frame =
+        Library.frame().input(0, source.view()).output(1, destination.view(), "destination");
+    if (stream != null) {
+      frame.options(Accumulate.DEFAULT, Precision.DEFAULT, false, stream.handle(), null);
+    }
+    frame.run(Frame.COPY, 1, 1);
   }
 
   // ---- The library ----

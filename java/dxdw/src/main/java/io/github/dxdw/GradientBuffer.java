@@ -34,6 +34,21 @@ public final class GradientBuffer {
   }
 
   /**
+   * Allocates a buffer of zeros on a device.
+   *
+   * @param arena owner of the memory
+   * @param device where the memory lies
+   * @param shape shape of the weight, [K, N] or [D]
+   * @return the buffer
+   * @throws IllegalArgumentException if an argument is null or a size negative
+   * @throws NativeMemoryException if there is not enough memory
+   * @throws DeviceException if the device can't be used
+   */
+  public static GradientBuffer allocate(Arena arena, Device device, long... shape) {
+    return new GradientBuffer(Tensor.allocate(arena, device, DType.FLOAT32, shape), true);
+  }
+
+  /**
    * Adds up in memory that is there already, starting from what it holds.
    *
    * @param tensor float32 tensor of the weight's shape; any strides, any device
@@ -49,7 +64,8 @@ public final class GradientBuffer {
   }
 
   /**
-   * The gradient so far. After {@link #zero()}, zeros are written first.
+   * The gradient so far. After {@link #zero()}, zeros are written first. Where calls on a stream
+   * added to it, synchronize the stream before reading.
    *
    * @return the tensor that is added to
    * @throws IllegalStateException if zeros are to be written and the memory is closed

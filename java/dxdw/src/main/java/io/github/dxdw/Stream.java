@@ -51,14 +51,32 @@ public final class Stream implements AutoCloseable {
   /**
    * Waits until all work on this stream is done.
    *
-   * @throws IllegalStateException if this stream is closed
+   * @throws IllegalStateException if this stream is closed, or a graph is recorded on it
    * @throws DeviceException if the work failed
    */
   public void synchronize() {
     handle.synchronize();
   }
 
-  /** Waits until all work on this stream is done and gives it back. Closing twice is fine. */
+  /**
+   * Lets work that this stream is given later wait for an event. The caller does not wait.
+   *
+   * @param event an event on any stream of the device
+   * @throws IllegalArgumentException if the event is null
+   * @throws IllegalStateException if this stream or the event is closed, or a graph is recorded on
+   *     this stream
+   * @throws DeviceException if the device fails
+   */
+  public void await(Event event) {
+    handle.await(Arguments.present(event, "event").handle());
+  }
+
+  /**
+   * Waits until all work on this stream is done and gives it back. Closing twice is fine.
+   *
+   * @throws IllegalStateException if a graph is recorded on this stream
+   * @throws DeviceException if the work failed
+   */
   @Override
   public void close() {
     handle.close();

@@ -1,8 +1,9 @@
 package io.github.dxdw;
 
 import io.github.dxdw.internal.Arguments;
-import io.github.dxdw.internal.Devices;
+import io.github.dxdw.internal.DeviceBlock;
 import io.github.dxdw.internal.Elements;
+import io.github.dxdw.internal.StreamHandle;
 import io.github.dxdw.internal.Text;
 import io.github.dxdw.internal.View;
 import java.lang.foreign.Arena;
@@ -117,9 +118,35 @@ public final class Tensor {
     if (device.isCpu()) {
       return allocate(arena, dtype, shape);
     }
+    return allocateCuda(arena, device.index(), null, dtype, shape);
+  }
+
+  /**
+   * Allocates a compact tensor of zeros on a stream's device. Returns before that is done: use the
+   * tensor on that stream, or once the stream is synchronized.
+   *
+   * @param arena owner of the memory, which is freed when the arena is closed and the device's work
+   *     is done
+   * @param stream the stream to allocate on
+   * @param dtype element type
+   * @param shape sizes; none for a scalar
+   * @return the tensor
+   * @throws IllegalArgumentException if an argument is null or a size negative
+   * @throws IllegalStateException if the stream is closed, or a graph is recorded on it
+   * @throws NativeMemoryException if there is not enough memory
+   * @throws DeviceException if the device fails
+   */
+  public static Tensor allocate(Arena arena, Stream stream, DType dtype, long... shape) {
+    Arguments.present(arena, "arena");
+    Arguments.present(stream, "stream");
+    return allocateCuda(arena, stream.device().index(), stream.handle(), dtype, shape);
+  }
+
+  private static Tensor allocateCuda(
+      Arena arena, int deviceIndex, StreamHandle stream, DType dtype, long[] shape) {
     long bytes = View.compactBytes(dtype, shape);
-    MemorySegment segment = Devices.allocate(arena, device.index(), bytes);
-    return new Tensor(View.ofCuda(segment, bytes, dtype, device.index(), shape));
+    DeviceBlock.Allocation allocation = DeviceBlock.allocate(arena, deviceIndex, bytes, stream);
+    return new Tensor(View.ofCuda(allocation, dtype, deviceIndex, shape));
   }
 
   /**
@@ -516,6 +543,23 @@ public final class Tensor {
     return new Tensor(view.with(shape.clone(), strides, view.offset()));
   }
 
+  /**
+   * Looks at the same memory with any sizes and strides, as {@link #of(MemorySegment, DType,
+   * long[], long[], long)} does; it reaches device memory, too.
+   *
+   * @param shape sizes
+   * @param strides distance between neighbours in each dimension, in elements
+   * @param offset distance of the first element from the segment's start, in elements
+   * @return a view of the same memory
+   * @throws IllegalArgumentException if an argument is null, a size is negative, or shape and
+   *     strides differ in length
+   * @throws IndexOutOfBoundsException if an element would lie outside of the memory
+   */
+  public Tensor view(long[] shape, long[] strides, long offset) {
+    View.checkLayout(shape, strides);
+    return new Tensor(view.with(shape.clone(), strides.clone(), offset));
+  }
+
   /** Walks both shapes from the last dimension on, block by block of equal element counts. */
   private boolean reshapedStrides(long[] shape, long[] strides) {
     int from = rank() - 1;
@@ -577,42 +621,51 @@ public final class Tensor {
     return position;
   }
 
-  private View host() {
-    if (view.isCuda()) {
-      throw new IllegalStateException(
-          "tensor: lies on "
-              + device()
-              + "; copy it with to(Device.cpu(), arena) to reach its"
-              + " elements");
-    }
-    return view;
+  /** The element that lies {@code position} elements behind the start of the segment. */
+  private Tensor element(long position) {
+    return new Tensor(view.with(new long[0], new long[0], position));
   }
 
   /**
-   * Reads one element.
+   * Reads one element. On a GPU that is a copy; the work of streams that writes the element must be
+   * done.
    *
    * @param index one index for each dimension
    * @return its value
    * @throws IllegalArgumentException if the number of indices is not the rank
    * @throws IndexOutOfBoundsException if an index is outside of its dimension
-   * @throws IllegalStateException if the memory is closed or lies on a GPU
+   * @throws IllegalStateException if the memory is closed
    */
   public float get(long... index) {
-    return Elements.get(host(), position(index));
+    long position = position(index);
+    if (view.isCuda()) {
+      try (Arena arena = Arena.ofConfined()) {
+        return element(position).to(Device.cpu(), arena).get();
+      }
+    }
+    return Elements.get(view, position);
   }
 
   /**
-   * Writes one element, rounded to nearest even.
+   * Writes one element, rounded to nearest even. On a GPU that is a copy; the work of streams that
+   * uses the element must be done.
    *
    * @param value its value
    * @param index one index for each dimension
    * @throws IllegalArgumentException if the number of indices is not the rank, or the memory is
    *     read-only
    * @throws IndexOutOfBoundsException if an index is outside of its dimension
-   * @throws IllegalStateException if the memory is closed or lies on a GPU
+   * @throws IllegalStateException if the memory is closed
    */
   public void set(float value, long... index) {
-    Elements.set(writable(host()), position(index), value);
+    long position = position(index);
+    if (view.isCuda()) {
+      try (Arena arena = Arena.ofConfined()) {
+        element(position).copyFrom(scalar(arena, value));
+      }
+      return;
+    }
+    Elements.set(writable(view), position, value);
   }
 
   private static View writable(View view) {
@@ -632,7 +685,7 @@ public final class Tensor {
   public void fill(float value) {
     if (view.isCuda()) {
       try (Arena arena = Arena.ofConfined()) {
-        copyFrom(scalar(arena, value).expand(view.shape()));
+        copyFrom(scalar(arena, value).to(device(), arena).expand(view.shape()));
       }
       return;
     }
@@ -658,7 +711,9 @@ public final class Tensor {
     }
     if (view.isCuda()) {
       try (Arena arena = Arena.ofConfined()) {
-        return to(Device.cpu(), arena).toFloatArray();
+        Tensor values = allocate(arena, DType.FLOAT32, view.shape());
+        values.copyFrom(this);
+        return values.toFloatArray();
       }
     }
     float[] values = new float[(int) elementCount()];
@@ -678,7 +733,27 @@ public final class Tensor {
    */
   public void copyFrom(Tensor source) {
     Arguments.present(source, "source");
-    Dxdw.copy(source, this);
+    Dxdw.copy(source, this, null);
+  }
+
+  /**
+   * As {@link #copyFrom(Tensor)}, but on a stream, after the work that the stream has been given so
+   * far. Copies on the device, and from or to memory of {@link Device#allocatePinned}, go on after
+   * this method has returned.
+   *
+   * @param source tensor of this shape that shares no memory with this one
+   * @param stream a stream on the device that one of the tensors, or both, lie on
+   * @throws IllegalArgumentException if an argument is null, shapes differ, memory is shared, two
+   *     elements of this tensor share memory, or the stream is on another device
+   * @throws IllegalStateException if memory or the stream is closed
+   * @throws DxdwException if the copy fails, or can't be recorded into a graph: those from and to
+   *     host memory can't
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public void copyFrom(Tensor source, Stream stream) {
+    Arguments.present(source, "source");
+    Arguments.present(stream, "stream");
+    Dxdw.copy(source, this, stream);
   }
 
   /**
@@ -730,19 +805,43 @@ public final class Tensor {
   /**
    * Shows type, shape, device and values, as in {@code float32[2, 2] cpu} and, on lines of their
    * own, {@code [[1.0, 2.0],} and {@code [3.0, 4.0]]}. Dimensions of more than 8 are abbreviated.
+   * Values on a GPU are copied; the work of streams that writes them must be done. Never throws.
    */
   @Override
   public String toString() {
     String head = dtype() + Arrays.toString(view.shape()) + " " + device();
-    if (view.isCuda()) {
-      return head;
-    }
     if (!view.segment().scope().isAlive()) {
       return head + " (closed)";
     }
     if (!view.segment().isAccessibleBy(Thread.currentThread())) {
       return head + " (belongs to another thread)";
     }
-    return head + "\n" + Text.values(view);
+    if (!view.isCuda()) {
+      return head + "\n" + Text.values(view);
+    }
+    try (Arena arena = Arena.ofConfined()) {
+      Tensor shown = allocate(arena, DType.FLOAT32, Text.shownShape(view.shape()));
+      copyShown(this, shown, 0);
+      return head + "\n" + Text.values(shown.view, view.shape());
+    } catch (DxdwException failure) {
+      return head + " (" + failure.getMessage() + ")";
+    }
+  }
+
+  /** Copies, from dimension {@code dim} on, the entries that the text of a tensor shows. */
+  private static void copyShown(Tensor source, Tensor shown, int dim) {
+    if (dim == source.rank()) {
+      shown.copyFrom(source);
+      return;
+    }
+    long size = source.size(dim);
+    long kept = shown.size(dim);
+    if (size == kept) {
+      copyShown(source, shown, dim + 1);
+      return;
+    }
+    long edge = kept / 2;
+    copyShown(source.slice(dim, 0, edge), shown.slice(dim, 0, edge), dim + 1);
+    copyShown(source.slice(dim, size - edge, size), shown.slice(dim, edge, kept), dim + 1);
   }
 }

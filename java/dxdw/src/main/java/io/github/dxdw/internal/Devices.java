@@ -1,16 +1,26 @@
 package io.github.dxdw.internal;
 
+import io.github.dxdw.DxdwException;
 import io.github.dxdw.bindings.dxdw_device_info;
+import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
-/** What the native library knows of devices, and their memory. */
+/** What the native library knows of devices. */
 public final class Devices {
   public static final int CPU = 1;
   public static final int CUDA = 2;
 
   private Devices() {}
+
+  /** Properties of a device; the capability is 0.0 for the CPU. */
+  public record Info(
+      String name,
+      int multiprocessors,
+      int capabilityMajor,
+      int capabilityMinor,
+      long totalBytes,
+      long freeBytes) {}
 
   /** Number of devices of a type. */
   public static int count(int deviceType) {
@@ -26,45 +36,48 @@ public final class Devices {
     return Native.deviceUnavailable(deviceType, index);
   }
 
-  /** The name of a device's model. */
-  public static String name(int deviceType, int index) {
+  /** Properties of a device, those that change as they are now. */
+  public static Info info(int deviceType, int index) {
     Library.require();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = arena.allocate(dxdw_device_info.layout());
       dxdw_device_info.size(info, (int) dxdw_device_info.sizeof());
       Native.deviceInfo(deviceType, index, info);
-      return dxdw_device_info.name(info).getString(0);
+      return new Info(
+          dxdw_device_info.name(info).getString(0),
+          dxdw_device_info.multiprocessors(info),
+          dxdw_device_info.capability_major(info),
+          dxdw_device_info.capability_minor(info),
+          dxdw_device_info.total_bytes(info),
+          dxdw_device_info.free_bytes(info));
     }
   }
 
-  /** Zeroed memory of a CUDA device as a segment of size 0, freed when the arena is closed. */
-  static MemorySegment allocateZeroed(Arena arena, int index, long bytes) {
-    MemorySegment address;
-    try (Arena local = Arena.ofConfined()) {
-      MemorySegment result = local.allocate(ValueLayout.ADDRESS);
-      Native.memoryAllocate(index, bytes, MemorySegment.NULL, result);
-      address = result.get(ValueLayout.ADDRESS, 0);
+  /** Zeroed host memory that CUDA devices reach directly, freed when the arena is closed. */
+  public static MemorySegment allocatePinned(Arena arena, long bytes) {
+    MemorySegment address = NativeHandle.make(place -> Native.pinnedAllocate(bytes, place));
+    if (bytes == 0) {
+      return address.reinterpret(0, arena, null);
     }
     boolean owned = false;
     try {
-      if (bytes > 0) {
-        Native.memorySet(index, address, 0, bytes, MemorySegment.NULL);
-      }
-      MemorySegment segment =
-          address.reinterpret(
-              0, arena, freed -> Native.memoryFree(index, freed, MemorySegment.NULL));
+      MemorySegment segment = address.reinterpret(bytes, arena, Devices::freePinned);
       owned = true;
-      return segment;
+      return segment.fill((byte) 0);
     } finally {
       if (!owned) {
-        Native.memoryFree(index, address, MemorySegment.NULL);
+        Native.pinnedFree(address);
       }
     }
   }
 
-  /** As {@link #allocateZeroed}, once the library is there. */
-  public static MemorySegment allocate(Arena arena, int index, long bytes) {
-    Library.require();
-    return allocateZeroed(arena, index, bytes);
+  /** The cleanup of the arena: what it throws would keep other memory from being freed. */
+  private static void freePinned(MemorySegment address) {
+    try {
+      Native.pinnedFree(address);
+    } catch (DxdwException failure) {
+      // A lost device: the driver gives the memory back at the end of the process.
+      System.getLogger(Devices.class.getName()).log(Level.DEBUG, "freeing pinned memory", failure);
+    }
   }
 }

@@ -163,7 +163,12 @@ public final class Frame {
     if (stream == null) {
       dxdw_options.stream(optionsMemory, MemorySegment.NULL);
     } else {
-      stream.acquire();
+      try {
+        stream.acquire();
+      } catch (IllegalStateException closed) {
+        clear();
+        throw closed;
+      }
       streamInUse = stream;
       dxdw_options.stream(optionsMemory, stream.segment());
     }
@@ -199,9 +204,21 @@ public final class Frame {
           hold3,
           hold4,
           hold5);
+      if (streamInUse != null && streamInUse.recording() != null) {
+        record(streamInUse.recording());
+      }
     } finally {
       clear();
     }
+  }
+
+  private void record(Recording recording) {
+    recording.add(hold0);
+    recording.add(hold1);
+    recording.add(hold2);
+    recording.add(hold3);
+    recording.add(hold4);
+    recording.add(hold5);
   }
 
   /** Says what the call would run. */

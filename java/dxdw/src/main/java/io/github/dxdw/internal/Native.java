@@ -25,6 +25,18 @@ final class Native {
   private static final MethodHandle STREAM_CREATE = dxdw_h.dxdw_stream_create$handle();
   private static final MethodHandle STREAM_SYNCHRONIZE = dxdw_h.dxdw_stream_synchronize$handle();
   private static final MethodHandle STREAM_DESTROY = dxdw_h.dxdw_stream_destroy$handle();
+  private static final MethodHandle EVENT_CREATE = dxdw_h.dxdw_event_create$handle();
+  private static final MethodHandle EVENT_RECORD = dxdw_h.dxdw_event_record$handle();
+  private static final MethodHandle EVENT_SYNCHRONIZE = dxdw_h.dxdw_event_synchronize$handle();
+  private static final MethodHandle EVENT_WAIT = dxdw_h.dxdw_event_wait$handle();
+  private static final MethodHandle EVENT_ELAPSED = dxdw_h.dxdw_event_elapsed$handle();
+  private static final MethodHandle EVENT_DESTROY = dxdw_h.dxdw_event_destroy$handle();
+  private static final MethodHandle GRAPH_BEGIN = dxdw_h.dxdw_graph_begin$handle();
+  private static final MethodHandle GRAPH_END = dxdw_h.dxdw_graph_end$handle();
+  private static final MethodHandle GRAPH_LAUNCH = dxdw_h.dxdw_graph_launch$handle();
+  private static final MethodHandle GRAPH_DESTROY = dxdw_h.dxdw_graph_destroy$handle();
+  private static final MethodHandle PINNED_ALLOCATE = dxdw_h.dxdw_pinned_allocate$handle();
+  private static final MethodHandle PINNED_FREE = dxdw_h.dxdw_pinned_free$handle();
 
   private Native() {}
 
@@ -219,6 +231,126 @@ final class Native {
     int status;
     try {
       status = (int) STREAM_DESTROY.invokeExact(stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void eventCreate(int index, MemorySegment event) {
+    int status;
+    try {
+      status = (int) EVENT_CREATE.invokeExact(index, event);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void eventRecord(MemorySegment event, MemorySegment stream) {
+    int status;
+    try {
+      status = (int) EVENT_RECORD.invokeExact(event, stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void eventSynchronize(MemorySegment event) {
+    int status;
+    try {
+      status = (int) EVENT_SYNCHRONIZE.invokeExact(event);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void eventWait(MemorySegment event, MemorySegment stream) {
+    int status;
+    try {
+      status = (int) EVENT_WAIT.invokeExact(event, stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void eventElapsed(MemorySegment start, MemorySegment end, MemorySegment milliseconds) {
+    int status;
+    try {
+      status = (int) EVENT_ELAPSED.invokeExact(start, end, milliseconds);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void eventDestroy(MemorySegment event) {
+    int status;
+    try {
+      status = (int) EVENT_DESTROY.invokeExact(event);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void graphBegin(MemorySegment stream) {
+    int status;
+    try {
+      status = (int) GRAPH_BEGIN.invokeExact(stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void graphEnd(MemorySegment stream, MemorySegment graph) {
+    int status;
+    try {
+      status = (int) GRAPH_END.invokeExact(stream, graph);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void graphLaunch(MemorySegment graph, MemorySegment stream) {
+    int status;
+    try {
+      status = (int) GRAPH_LAUNCH.invokeExact(graph, stream);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void graphDestroy(MemorySegment graph) {
+    int status;
+    try {
+      status = (int) GRAPH_DESTROY.invokeExact(graph);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void pinnedAllocate(long bytes, MemorySegment address) {
+    int status;
+    try {
+      status = (int) PINNED_ALLOCATE.invokeExact(bytes, address);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void pinnedFree(MemorySegment address) {
+    int status;
+    try {
+      status = (int) PINNED_FREE.invokeExact(address);
     } catch (Throwable thrown) {
       throw rethrow(thrown);
     }

@@ -1,68 +1,107 @@
 package io.github.dxdw.internal;
 
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.util.concurrent.locks.ReentrantReadWriteLock;
 
-/** A native stream and the rule that it is destroyed once, while nobody uses it. */
-public final class StreamHandle {
-  private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
-  private final MemorySegment segment;
-  private boolean open = true;
+/** A native stream, and the recording of a graph that it may be in. */
+public final class StreamHandle extends NativeHandle {
+  /** Set and unset by the thread that records; others only look whether it is theirs. */
+  private volatile Recording recording;
 
   private StreamHandle(MemorySegment segment) {
-    this.segment = segment;
+    super("stream", segment);
   }
 
   /** Makes a stream on a CUDA device. */
   public static StreamHandle create(int deviceIndex) {
-    Library.require();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment handle = arena.allocate(ValueLayout.ADDRESS);
-      Native.streamCreate(deviceIndex, handle);
-      return new StreamHandle(handle.get(ValueLayout.ADDRESS, 0));
-    }
+    return new StreamHandle(make(place -> Native.streamCreate(deviceIndex, place)));
   }
 
-  /** Keeps the stream from being destroyed until {@link #release()}. */
+  /**
+   * Keeps the stream from being destroyed until {@link #release()}. While a graph is recorded, only
+   * the recording thread may use the stream: others would add to the graph.
+   */
+  @Override
   public void acquire() {
-    lock.readLock().lock();
-    if (!open) {
-      lock.readLock().unlock();
-      throw new IllegalStateException("stream: is closed");
+    super.acquire();
+    Recording current = recording;
+    if (current != null && !current.isOfThisThread()) {
+      release();
+      throw new IllegalStateException("stream: another thread records a graph on it");
     }
   }
 
-  /** Ends what {@link #acquire()} began. */
-  public void release() {
-    lock.readLock().unlock();
+  /** As {@link #acquire()}, for what can't be part of a graph. */
+  public void acquireOutsideRecording() {
+    super.acquire();
+    if (recording != null) {
+      release();
+      throw new IllegalStateException(
+          "stream: a graph is recorded on it, in which only calls with tensors can take part");
+    }
   }
 
-  MemorySegment segment() {
-    return segment;
+  /** What is recorded on this stream at the moment; null when nothing is. */
+  Recording recording() {
+    return recording;
   }
 
-  /** Waits for all work on the stream. */
-  public void synchronize() {
+  /** Begins to record the calls on this stream instead of running them. */
+  public void beginRecording() {
+    exclusively(
+        () -> {
+          checkClosable();
+          Native.graphBegin(segment());
+          recording = new Recording();
+        });
+  }
+
+  /** Ends what {@link #beginRecording()} began; the graph is the caller's to destroy. */
+  public GraphHandle endRecording() {
     acquire();
     try {
-      Native.streamSynchronize(segment);
+      Recording ended = recording;
+      recording = null;
+      return GraphHandle.of(make(place -> Native.graphEnd(segment(), place)), ended);
     } finally {
       release();
     }
   }
 
-  /** Waits for the calls in progress and the stream's work, then destroys it; once. */
-  public void close() {
-    lock.writeLock().lock();
+  /** Waits for all work on the stream. */
+  public void synchronize() {
+    acquireOutsideRecording();
     try {
-      if (open) {
-        open = false;
-        Native.streamDestroy(segment);
+      Native.streamSynchronize(segment());
+    } finally {
+      release();
+    }
+  }
+
+  /** Lets work that comes later on this stream wait for an event. */
+  public void await(EventHandle event) {
+    acquireOutsideRecording();
+    try {
+      event.acquire();
+      try {
+        Native.eventWait(event.segment(), segment());
+      } finally {
+        event.release();
       }
     } finally {
-      lock.writeLock().unlock();
+      release();
     }
+  }
+
+  /** Not while a graph is recorded. */
+  @Override
+  void checkClosable() {
+    if (recording != null) {
+      throw new IllegalStateException("stream: a graph is recorded on it");
+    }
+  }
+
+  @Override
+  void destroy(MemorySegment stream) {
+    Native.streamDestroy(stream);
   }
 }

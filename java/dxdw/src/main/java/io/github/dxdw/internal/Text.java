@@ -1,5 +1,7 @@
 package io.github.dxdw.internal;
 
+import java.util.Arrays;
+
 /** Values of a view for the eye, as nested rows. */
 public final class Text {
   /** Longer dimensions are abbreviated. */
@@ -12,17 +14,29 @@ public final class Text {
 
   /** The nested rows, without the heading. */
   public static String values(View view) {
+    return values(view, view.shape());
+  }
+
+  /** As {@link #values(View)} of a view of that shape, from the values of {@link #shownShape}. */
+  public static String values(View shown, long[] shape) {
     StringBuilder text = new StringBuilder();
-    append(view, 0, view.offset(), text);
+    append(shown, shape, 0, shown.offset(), text);
     return text.toString();
   }
 
-  private static void append(View view, int dim, long position, StringBuilder text) {
+  /** The sizes that are left when the entries that are not shown are cut out. */
+  public static long[] shownShape(long[] shape) {
+    return Arrays.stream(shape).map(size -> size > MOST ? 2 * EDGE : size).toArray();
+  }
+
+  private static void append(View view, long[] shape, int dim, long position, StringBuilder text) {
     if (dim == view.rank()) {
       text.append(Elements.get(view, position));
       return;
     }
-    long size = view.size(dim);
+    long size = shape[dim];
+    // Entries that the view lacks lie behind the first edge.
+    long missing = size - view.size(dim);
     boolean innermost = dim == view.rank() - 1;
     String separator =
         innermost ? ", " : "," + "\n".repeat(view.rank() - 1 - dim) + " ".repeat(dim + 1);
@@ -36,7 +50,8 @@ public final class Text {
         i = size - EDGE - 1;
         continue;
       }
-      append(view, dim + 1, position + i * view.stride(dim), text);
+      long at = i < EDGE ? i : i - missing;
+      append(view, shape, dim + 1, position + at * view.stride(dim), text);
     }
     text.append(']');
   }

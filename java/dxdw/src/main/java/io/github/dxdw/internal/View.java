@@ -69,19 +69,7 @@ public final class View {
       MemorySegment segment, DType type, long[] shape, long[] strides, long offset) {
     Arguments.present(segment, "segment");
     Arguments.present(type, "dtype");
-    checkShape(shape);
-    Arguments.present(strides, "strides");
-    if (strides.length != shape.length) {
-      throw new IllegalArgumentException(
-          "strides: "
-              + Arrays.toString(strides)
-              + " has "
-              + strides.length
-              + " entries, shape "
-              + Arrays.toString(shape)
-              + " has "
-              + shape.length);
-    }
+    checkLayout(shape, strides);
     if (!segment.isNative()) {
       throw new IllegalArgumentException(
           "segment: lies on the Java heap, where native code can't reach it; copy it into an arena,"
@@ -99,15 +87,39 @@ public final class View {
 
   /** A compact view of memory of a CUDA device whose segment has size 0. */
   public static View ofCuda(
-      MemorySegment segment, long capacity, DType type, int deviceIndex, long[] shape) {
+      DeviceBlock.Allocation allocation, DType type, int deviceIndex, long[] shape) {
     return new View(
-        segment, capacity, type, CUDA, deviceIndex, shape.clone(), compactStrides(shape), 0);
+        allocation.segment(),
+        allocation.block().bytes(),
+        type,
+        CUDA,
+        deviceIndex,
+        shape.clone(),
+        compactStrides(shape),
+        0);
   }
 
   /** Another view of the same memory. The arrays are kept. */
   public View with(long[] newShape, long[] newStrides, long newOffset) {
     return new View(
         segment, capacity, type, deviceType, deviceIndex, newShape, newStrides, newOffset);
+  }
+
+  /** Refuses a shape and strides that do not fit each other. */
+  public static void checkLayout(long[] shape, long[] strides) {
+    checkShape(shape);
+    Arguments.present(strides, "strides");
+    if (strides.length != shape.length) {
+      throw new IllegalArgumentException(
+          "strides: "
+              + Arrays.toString(strides)
+              + " has "
+              + strides.length
+              + " entries, shape "
+              + Arrays.toString(shape)
+              + " has "
+              + shape.length);
+    }
   }
 
   private static void checkShape(long[] shape) {

@@ -1,0 +1,37 @@
+package io.github.dxdw.internal;
+
+import java.lang.foreign.MemorySegment;
+
+/** A native graph and the memory that its calls use. */
+public final class GraphHandle extends NativeHandle {
+  private final Recording recording;
+
+  private GraphHandle(MemorySegment segment, Recording recording) {
+    super("graph", segment);
+    this.recording = recording;
+  }
+
+  static GraphHandle of(MemorySegment segment, Recording recording) {
+    return new GraphHandle(segment, recording);
+  }
+
+  /** Puts all calls of the graph on a stream. */
+  public void replay(StreamHandle stream) {
+    stream.acquireOutsideRecording();
+    try {
+      acquire();
+      try {
+        recording.holding(() -> Native.graphLaunch(segment(), stream.segment()));
+      } finally {
+        release();
+      }
+    } finally {
+      stream.release();
+    }
+  }
+
+  @Override
+  void destroy(MemorySegment graph) {
+    Native.graphDestroy(graph);
+  }
+}
