@@ -108,7 +108,7 @@ final class TrainingOptions {
           "expected a name in .png");
       Path folder = chart.toAbsolutePath().getParent();
       require(
-          Files.isWritable(folder),
+          Files.isDirectory(folder) && Files.isWritable(folder),
           "--chart",
           chart,
           folder + " is no folder that can be written to");

@@ -30,13 +30,20 @@ class LauncherTest {
   private static final List<String> SYSTEM_TOOLS =
       List.of(
           "dirname", "readlink", "find", "mkdir", "touch", "mv", "grep", "tail", "cat", "flock");
-  private static final String BUILD =
+  private static final String MAVEN =
       """
       #!/bin/bash
-      echo run >>runs
-      mkdir -p build java/dxdw-cli/target
-      touch build/libdxdw.so java/dxdw-cli/target/dxdw-cli-0.jar
+      echo maven >>runs
+      mkdir -p java/dxdw/target java/dxdw-cli/target native/target
+      touch java/dxdw-cli/target/dxdw-cli-0.jar
       echo "$PWD/pom.xml" >java/dxdw-cli/target/classpath.txt
+      """;
+  private static final String CMAKE =
+      """
+      #!/bin/bash
+      [[ $1 == --build ]] || exit 0
+      echo cmake >>"${2%/build}/runs"
+      touch "$2/libdxdw.so"
       """;
 
   @TempDir private Path folder;
@@ -55,7 +62,7 @@ class LauncherTest {
         StandardCopyOption.COPY_ATTRIBUTES);
     for (String source :
         List.of(
-            "native",
+            "native/cpu",
             "bindings/java",
             "java/dxdw/src/main",
             "java/dxdw-natives",
@@ -66,7 +73,7 @@ class LauncherTest {
         List.of(
             "pom.xml",
             "CMakeLists.txt",
-            "native/kernel.cpp",
+            "native/cpu/kernel.cpp",
             "java/dxdw/pom.xml",
             "java/dxdw-natives/pom.xml",
             "java/dxdw-cli/pom.xml",
@@ -104,7 +111,7 @@ class LauncherTest {
   @Test
   void namesTheCompilerThatCxxAsksFor() throws Exception {
     jdk("25", "25.0.1");
-    tool("mvn", BUILD);
+    tool("mvn", MAVEN);
     tool("cmake", "#!/bin/sh\n");
     tool("c++", "#!/bin/sh\n");
     Invocation run = launch(Map.of("CXX", "icpx -O2"), "info");
@@ -157,21 +164,28 @@ class LauncherTest {
     assertEquals(List.of("25", "io.github.dxdw.cli.Main", "train", "two words"), first.lines());
     Invocation second = launch(Map.of(), "train");
     assertEquals("", second.err());
-    assertEquals(1, runs());
+    assertEquals(List.of("cmake", "maven"), runs());
 
-    for (String source :
-        List.of("native/kernel.cpp", "java/dxdw-cli/src/main/Main.java", "pom.xml")) {
-      int before = runs();
-      Files.setLastModifiedTime(root.resolve(source), FileTime.from(Instant.now().plusMillis(20)));
-      Thread.sleep(50);
+    for (Map.Entry<String, String> change :
+        Map.of(
+                "native/cpu/kernel.cpp", "cmake",
+                "CMakeLists.txt", "cmake",
+                "java/dxdw-cli/src/main/Main.java", "maven",
+                "pom.xml", "maven")
+            .entrySet()) {
+      List<String> expected = Stream.concat(runs().stream(), Stream.of(change.getValue())).toList();
+      touch(root.resolve(change.getKey()));
       launch(Map.of(), "info");
       launch(Map.of(), "info");
-      assertEquals(before + 1, runs(), source);
+      assertEquals(expected, runs(), change.getKey());
     }
-    int before = runs();
+    List<String> before = runs();
     Files.delete(root.resolve("build/libdxdw.so"));
     launch(Map.of(), "info");
-    assertEquals(before + 1, runs(), "the library was gone");
+    assertEquals(
+        Stream.concat(before.stream(), Stream.of("cmake")).toList(),
+        runs(),
+        "the library was gone");
   }
 
   @Test
@@ -192,7 +206,7 @@ class LauncherTest {
               "dxdw: building...",
               "dxdw: the build failed (all of it: "
                   + root
-                  + "/build/launcher/build.log): Main.java:[3,1] no such thing"),
+                  + "/build/launcher/java.log): Main.java:[3,1] no such thing"),
           run.errorLines());
     }
   }
@@ -207,8 +221,8 @@ class LauncherTest {
   }
 
   private void buildTools() throws IOException {
-    tool("mvn", BUILD);
-    tool("cmake", "#!/bin/sh\n");
+    tool("mvn", MAVEN);
+    tool("cmake", CMAKE);
     tool("g++", "#!/bin/sh\n");
   }
 
@@ -236,8 +250,14 @@ class LauncherTest {
     Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rwxr-xr-x"));
   }
 
-  private int runs() throws IOException {
-    return Files.readAllLines(root.resolve("runs")).size();
+  /** Changes a file, and waits until the change is in the past. */
+  private static void touch(Path file) throws Exception {
+    Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
+    Thread.sleep(20);
+  }
+
+  private List<String> runs() throws IOException {
+    return Files.readAllLines(root.resolve("runs"));
   }
 
   private Invocation launch(Map<String, String> environment, String... arguments) throws Exception {

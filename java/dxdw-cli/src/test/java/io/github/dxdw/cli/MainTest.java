@@ -37,6 +37,7 @@ class MainTest {
         "train digits --chart loss.gif      | '--chart': loss.gif: expected a name in .png",
         "train digits --chart no/where.png  | is no folder that can be written to",
         "train digits --colour              | '--colour'",
+        "train digits --chart /dev/full/x.png | is no folder that can be written to",
         "info --all                         | '--all'",
       })
   void wrongUsageIsOneLineAndStatusTwo(String line, String expected) {
