@@ -47,6 +47,12 @@ public final class Frame {
   /** ndim = -1 with everything else 0: an operand that is not wanted. */
   private static final long ABSENT = 0xffff_ffffL;
 
+  /**
+   * All memory. A constant segment makes the stores that fill a frame plain stores; they go to
+   * addresses within this class's own allocation alone.
+   */
+  private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
   private static final ThreadLocal<Frame> CURRENT = ThreadLocal.withInitial(Frame::new);
 
   static {
@@ -70,6 +76,7 @@ public final class Frame {
   }
 
   private final MemorySegment memory = Arena.ofAuto().allocate(END, 64);
+  private final long base = memory.address();
   private final MemorySegment operands = memory.asSlice(0, LISTS);
   private final MemorySegment optionsMemory = memory.asSlice(OPTIONS, OPTIONS_BYTES);
   private final MemorySegment plan = memory.asSlice(PLAN, dxdw_plan.sizeof());
@@ -105,19 +112,36 @@ public final class Frame {
 
   /** Puts an input into the place that the function's operand order gives it. */
   public Frame input(int slot, View view) {
-    long tensor = slot * TENSOR_BYTES;
-    memory.set(ValueLayout.JAVA_LONG, tensor + DATA, view.address);
-    memory.set(ValueLayout.JAVA_LONG, tensor + PLACE, view.placeWord);
-    memory.set(ValueLayout.JAVA_LONG, tensor + TYPE, view.typeWord);
-    memory.set(ValueLayout.JAVA_LONG, tensor + BYTE_OFFSET, view.byteOffset);
-    long list = lists(slot);
-    int rank = view.rank();
-    for (int d = 0; d < rank; ++d) {
-      memory.set(ValueLayout.JAVA_LONG, list + 8L * d, view.size(d));
-      memory.set(ValueLayout.JAVA_LONG, list + LIST_BYTES + 8L * d, view.stride(d));
+    describe(slot, view.address, view.placeWord, view.typeWord, view.byteOffset);
+    long sizes = base + lists(slot);
+    long strides = sizes + LIST_BYTES;
+    if (view.rank() == 2) {
+      // Matrices are most operands, and a loop costs as much again as the stores.
+      put(sizes, view.size(0));
+      put(sizes + 8, view.size(1));
+      put(strides, view.stride(0));
+      put(strides + 8, view.stride(1));
+    } else {
+      for (int d = 0; d < view.rank(); ++d) {
+        put(sizes + 8L * d, view.size(d));
+        put(strides + 8L * d, view.stride(d));
+      }
     }
     hold(slot, view.segment);
     return this;
+  }
+
+  private void describe(int slot, long data, long place, long type, long byteOffset) {
+    long tensor = base + slot * TENSOR_BYTES;
+    put(tensor + DATA, data);
+    put(tensor + PLACE, place);
+    put(tensor + TYPE, type);
+    put(tensor + BYTE_OFFSET, byteOffset);
+  }
+
+  /** A layout without alignment saves the test of the address; all are aligned. */
+  private static void put(long address, long value) {
+    ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, address, value);
   }
 
   /** As {@link #input}, for an operand that is written. */
@@ -132,11 +156,7 @@ public final class Frame {
 
   /** Marks an output as not wanted. */
   public Frame absent(int slot) {
-    long tensor = slot * TENSOR_BYTES;
-    memory.set(ValueLayout.JAVA_LONG, tensor + DATA, 0L);
-    memory.set(ValueLayout.JAVA_LONG, tensor + PLACE, 0L);
-    memory.set(ValueLayout.JAVA_LONG, tensor + TYPE, ABSENT);
-    memory.set(ValueLayout.JAVA_LONG, tensor + BYTE_OFFSET, 0L);
+    describe(slot, 0, 0, ABSENT, 0);
     return this;
   }
 
