@@ -29,19 +29,27 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
   const float *a = t.a, *b = t.b;
   if (R * V > 8)
     for (int r = 0; r < R; ++r) __builtin_prefetch(t.c + r * t.c_stride, 1);
+  // Unrolled whole, or the accumulators would live in memory.
   Vec acc[R][V];
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v) acc[r][v] = v_zero();
   for (int64_t k = 0; k < t.depth; ++k, a += a_depth, b += b_depth) {
     Vec row[V];
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v) row[v] = Masked && v == V - 1 ? v_load_n(b + v * kLanes, last) : v_load(b + v * kLanes);
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const Vec x = v_set(a[r * a_line]);
+#pragma GCC unroll 16
       for (int v = 0; v < V; ++v) acc[r][v] = Op::step(x, row[v], acc[r][v]);
     }
   }
+#pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     float *c = t.c + r * t.c_stride;
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v, c += kLanes) {
       if (v < V - 1 || last == kLanes)
         v_store(c, t.add ? v_add(v_load(c), acc[r][v]) : acc[r][v]);

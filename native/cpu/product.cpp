@@ -465,21 +465,69 @@ Status run_split(const Product &p, const Plan &plan, const Context &context) {
   return DXDW_OK;
 }
 
+// ---- Small products: in place, by the caller alone ----
+
+constexpr int64_t kSmall = 32 * 32 * 32;
+
+enum Variant { kVariantBlocks = 0, kVariantSmall = 1 };
+
+bool runs_side_by_side(const Matrix &m) { return m.type == DType::f32 && (m.col_stride == 1 || m.cols == 1); }
+
+bool is_small(const Product &p) {
+  return p.split <= 1 && p.a.type == DType::f32 && runs_side_by_side(p.b) && runs_side_by_side(p.c) &&
+         p.c.rows <= kSmall && p.c.cols <= kSmall && p.contraction() <= kSmall && p.c.rows * p.c.cols <= kSmall &&
+         p.c.rows * p.c.cols * p.contraction() <= kSmall;
+}
+
+void run_small(const Product &p) {
+  const Kernels &k = kernels();
+  count_launch();
+  Tile tile;
+  tile.a_line = p.a.row_stride;
+  tile.a_depth = p.a.col_stride;
+  tile.b_depth = p.b.row_stride;
+  tile.c_stride = p.c.row_stride;
+  for (int64_t row = 0; row < p.c.rows; row += k.mr)
+    for (int64_t col = 0; col < p.c.cols; col += k.nr) {
+      tile.rows = static_cast<int32_t>(std::min<int64_t>(k.mr, p.c.rows - row));
+      tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, p.c.cols - col));
+      tile.c = reinterpret_cast<float *>(p.c.at(row, col));
+      tile.add = p.add;
+      int64_t at = 0;
+      do {
+        tile.a = reinterpret_cast<const float *>(p.a.at(row, at));
+        tile.b = reinterpret_cast<const float *>(p.b.at(at, col));
+        tile.depth = std::min(kBlock, p.contraction() - at);
+        k.tile_direct(tile);
+        tile.add = true;
+        at += kBlock;
+      } while (at < p.contraction());
+    }
+}
+
 }  // namespace
 
 Plan plan_product(const Product &p) {
+  if (is_small(p)) return {1, 1, kVariantSmall, 0, 0};
   Plan plan;
   plan.split = plan_split(p);
   plan.threads = threads_of(p);
-  plan.variant = 0;
+  plan.variant = kVariantBlocks;
   plan.workspace_bytes = 0;
   if (plan.split > 1 && !adds_atomically(p, plan.split))
     plan.workspace_bytes = static_cast<uint64_t>(plan.split) * static_cast<uint64_t>(p.c.rows * p.c.cols) * 4;
-  plan.tiles = ceil_div(p.c.rows, kernels().mr) * ceil_div(p.c.cols, kernels().nr);
+  plan.tiles = 0;  // told by explain_product alone
   return plan;
 }
 
 void explain_product(const Product &p, const Plan &plan, dxdw_plan *out) {
+  out->tiles = ceil_div(p.c.rows, kernels().mr) * ceil_div(p.c.cols, kernels().nr);
+  if (plan.variant == kVariantSmall) {
+    snprintf(out->kernel, sizeof out->kernel, "fma %dx%d, small", kernels().mr, kernels().nr);
+    snprintf(out->why, sizeof out->why, "at most %lld multiply-adds: all operands in place, no threads, no scratch",
+             (long long)kSmall);
+    return;
+  }
   const Blocks s = cut(p, Finish::direct, plan.threads);
   snprintf(out->kernel, sizeof out->kernel, "%s %dx%d%s%s", s.pairs ? "bf16-pairs" : "fma", kernels().mr, kernels().nr,
            s.a_direct ? ", A in place" : ", A packed", s.b_direct ? ", B in place" : ", B packed");
@@ -497,6 +545,10 @@ void explain_product(const Product &p, const Plan &plan, dxdw_plan *out) {
 }
 
 Status run_product(const Product &p, const Plan &plan, const Context &context) {
+  if (plan.variant == kVariantSmall) {
+    run_small(p);
+    return DXDW_OK;
+  }
   if (plan.split > 1) return run_split(p, plan, context);
   const Blocks s = cut(p, Finish::direct, plan.threads);
   Scratch scratch;

@@ -125,8 +125,7 @@ enum dxdw_counter_kind {
   DXDW_COUNTER_LAUNCHES = 0,      /* kernels run, on every device; checks and empty calls run none */
   DXDW_COUNTER_POOL_JOBS = 1,     /* calls that used the CPU thread pool */
   DXDW_COUNTER_SCRATCH_BYTES = 2, /* bytes of CPU scratch now kept for reuse or in use */
-  DXDW_COUNTER_DEVICE_BYTES = 3,  /* bytes now allocated on CUDA devices through this library */
-  DXDW_COUNTER_HOST_CALLS = 4     /* calls of the functions of the table above, checks that failed included */
+  DXDW_COUNTER_DEVICE_BYTES = 3   /* bytes now allocated on CUDA devices through this library */
 };
 
 /* Where dxdw_inject_fault strikes. */

@@ -28,7 +28,6 @@ Status make_plan(const Call &call, Plan *plan) {
 
 Status launch(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
               const dxdw_options *options) {
-  counters.host_calls.fetch_add(1, std::memory_order_relaxed);
   Call call;
   DXDW_TRY(check_call(function, operands, split, deterministic, options, &call));
   if (call.empty) return DXDW_OK;
@@ -270,11 +269,10 @@ int32_t dxdw_threads(void) { return cpu::threads(); }
 
 int64_t dxdw_counter(int32_t kind) {
   switch (kind) {
-    case DXDW_COUNTER_LAUNCHES: return counters.launches.load();
+    case DXDW_COUNTER_LAUNCHES: return launches();
     case DXDW_COUNTER_POOL_JOBS: return counters.pool_jobs.load();
     case DXDW_COUNTER_SCRATCH_BYTES: return counters.scratch_bytes.load();
     case DXDW_COUNTER_DEVICE_BYTES: return cuda::bytes_allocated();
-    case DXDW_COUNTER_HOST_CALLS: return counters.host_calls.load();
     default: return -1;
   }
 }

@@ -25,6 +25,7 @@ struct Operand {
   const int64_t *strides;
   bool empty;
   bool output;
+  uint64_t lowest, end;            // addresses of the lowest byte and of the one behind the highest, unless empty
   int64_t compact[DXDW_MAX_NDIM];  // strides when the tensor brings none
 
   int64_t size(int32_t d) const { return shape[d]; }
@@ -92,22 +93,39 @@ Status check_type(const char *name, const dxdw_tensor *t, DType *type) {
               name, t->dtype_code, t->dtype_bits, t->dtype_lanes);
 }
 
-// Sizes, strides and the distance between the outermost elements must fit 64 bits.
-Status check_extent(const Operand &o) {
-  int64_t low = 0, high = 0;
+// The distance between the outermost elements must fit 64 bits.
+Status check_extent(Operand *o) {
+  int64_t low = 0, high = 1;
   bool fits = true;
-  for (int32_t d = 0; d < o.ndim && fits; ++d) {
-    if (o.shape[d] <= 1) continue;
+  for (int32_t d = 0; d < o->ndim; ++d) {
+    if (o->shape[d] <= 1) continue;
     int64_t reach;
-    fits = o.strides[d] != INT64_MIN && !__builtin_mul_overflow(o.shape[d] - 1, o.strides[d], &reach) &&
+    fits = fits && !__builtin_mul_overflow(o->shape[d] - 1, o->strides[d], &reach) &&
            !__builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
   }
-  int64_t bytes;
-  fits = fits && !__builtin_mul_overflow(low, size_of(o.type), &bytes) &&
-         !__builtin_mul_overflow(high, size_of(o.type), &bytes);
-  if (fits) return DXDW_OK;
-  return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s with strides %s reaches beyond 64-bit addresses", o.name,
-              list_text(o.shape, o.ndim).chars, list_text(o.strides, o.ndim).chars);
+  const int64_t item = size_of(o->type);
+  int64_t low_bytes, high_bytes;
+  fits = fits && !__builtin_mul_overflow(low, item, &low_bytes) && !__builtin_mul_overflow(high, item, &high_bytes);
+  if (!fits)
+    return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s with strides %s reaches beyond 64-bit addresses", o->name,
+                list_text(o->shape, o->ndim).chars, list_text(o->strides, o->ndim).chars);
+  const uint64_t address = reinterpret_cast<uint64_t>(o->data);
+  o->lowest = address + static_cast<uint64_t>(low_bytes);
+  o->end = address + static_cast<uint64_t>(high_bytes);
+  return DXDW_OK;
+}
+
+// Compact row-major strides for a tensor that brings none.
+Status fill_strides(Operand *o) {
+  int64_t count = 1;
+  for (int32_t d = o->ndim - 1; d >= 0; --d) {
+    o->compact[d] = count;
+    if (o->shape[d] != 0 && __builtin_mul_overflow(count, o->shape[d], &count))
+      return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", o->name,
+                  list_text(o->shape, o->ndim).chars);
+  }
+  o->strides = o->compact;
+  return DXDW_OK;
 }
 
 Status check_operand(const char *name, const dxdw_tensor *t, bool output, Operand *o) {
@@ -128,36 +146,30 @@ Status check_operand(const char *name, const dxdw_tensor *t, bool output, Operan
   if (t->ndim > 0 && t->shape == nullptr)
     return fail(DXDW_INVALID_ARGUMENT, "%s: rank is %d but shape is NULL", name, t->ndim);
   o->shape = t->shape;
+  o->strides = t->strides;
   o->empty = false;
-  int64_t count = 1;
-  bool fits = true;
-  for (int32_t d = t->ndim - 1; d >= 0; --d) {
+  for (int32_t d = 0; d < t->ndim; ++d) {
     if (t->shape[d] < 0)
       return fail(DXDW_INVALID_ARGUMENT, "%s: size %lld of dimension %d is negative", name,
                   static_cast<long long>(t->shape[d]), d);
-    o->compact[d] = count;
     if (t->shape[d] == 0) o->empty = true;
-    fits = fits && !__builtin_mul_overflow(count, t->shape[d] == 0 ? 1 : t->shape[d], &count);
   }
-  o->strides = t->strides != nullptr ? t->strides : o->compact;
-  if (!fits && t->strides == nullptr)
-    return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", name,
-                list_text(o->shape, o->ndim).chars);
+  if (o->strides == nullptr) DXDW_TRY(fill_strides(o));
   o->data = static_cast<char *>(t->data) + t->byte_offset;
   if (o->empty) return DXDW_OK;
   if (t->data == nullptr)
     return fail(DXDW_INVALID_ARGUMENT, "%s: data is NULL but shape %s is not empty", name,
                 list_text(o->shape, o->ndim).chars);
-  if (reinterpret_cast<uint64_t>(o->data) % static_cast<uint64_t>(size_of(o->type)) != 0)
+  if ((reinterpret_cast<uint64_t>(o->data) & static_cast<uint64_t>(size_of(o->type) - 1)) != 0)
     return fail(DXDW_INVALID_ARGUMENT, "%s: address %p is not a multiple of the %lld bytes of a %s", name,
                 static_cast<void *>(o->data), static_cast<long long>(size_of(o->type)), type_name(o->type));
-  return check_extent(*o);
+  return check_extent(o);
 }
 
 // ---- Several operands ----
 
-Status check_rank(const Operand &o, int32_t rank) {
-  if (o.ndim == rank) return DXDW_OK;
+inline Status check_rank(const Operand &o, int32_t rank) {
+  if (__builtin_expect(o.ndim == rank, 1)) return DXDW_OK;
   return fail(DXDW_INVALID_ARGUMENT, "%s: rank is %d, expected %d", describe(o).chars, o.ndim, rank);
 }
 
@@ -186,6 +198,18 @@ Status check_same_device(const Operand &a, const Operand &b) {
               a.tensor->device_type, a.tensor->device_id, b.tensor->device_type, b.tensor->device_id, b.name);
 }
 
+// The common case of distinct elements, told without ado: a matrix or vector in rising rows.
+bool plainly_distinct(const Operand &o) {
+  if (o.ndim == 1) return o.shape[0] == 1 || o.strides[0] > 0;
+  if (o.ndim != 2) return false;
+  const int64_t inner = o.shape[1] == 1 ? 0 : o.strides[1], outer = o.shape[0] == 1 ? INT64_MAX : o.strides[0];
+  return (inner > 0 || o.shape[1] == 1) && outer > (o.shape[1] - 1) * inner;
+}
+
+bool share_memory(const Operand &a, const Operand &b) {
+  return a.lowest < b.end && b.lowest < a.end && overlap(footprint(a), footprint(b));
+}
+
 // Operands that are there, on one device, outputs apart from themselves and from everything else.
 Status check_placement(const Operand *operands, int count) {
   const Operand *first = nullptr;
@@ -197,13 +221,12 @@ Status check_placement(const Operand *operands, int count) {
   for (int i = 0; i < count; ++i) {
     const Operand &out = operands[i];
     if (!out.output || out.tensor == nullptr || out.empty) continue;
-    const Footprint out_print = footprint(out);
-    if (overlaps_itself(out_print))
+    if (!plainly_distinct(out) && overlaps_itself(footprint(out)))
       return fail(DXDW_INVALID_ARGUMENT, "%s: elements of this output share memory", describe(out).chars);
     for (int j = 0; j < count; ++j) {
       const Operand &other = operands[j];
       if (j == i || other.tensor == nullptr || other.empty || (other.output && j < i)) continue;
-      if (overlap(out_print, footprint(other)))
+      if (share_memory(out, other))
         return fail(DXDW_INVALID_ARGUMENT, "%s: this output shares memory with %s", describe(out).chars,
                     describe(other).chars);
     }
@@ -475,8 +498,7 @@ Status check_workspace(const Call &call, const dxdw_tensor *const *tensors, uint
   DXDW_TRY(check_operands(call.function, tensors, operands));
   for (int i = 0; i < kNames[call.function].count; ++i) {
     if (operands[i].tensor == nullptr || operands[i].empty) continue;
-    const Footprint print = footprint(operands[i]);
-    if (print.lowest() < address + needed && address < print.end())
+    if (operands[i].lowest < address + needed && address < operands[i].end)
       return fail(DXDW_INVALID_ARGUMENT, "workspace: %llu bytes at %p share memory with %s",
                   static_cast<unsigned long long>(needed), context.workspace, describe(operands[i]).chars);
   }
@@ -495,12 +517,11 @@ Status check_copy(const dxdw_tensor *source, const dxdw_tensor *destination, con
   const bool on_device = destination->device_type == DXDW_CUDA;
   DXDW_TRY(check_options(options, false, on_device ? to : from, context, &add, &precision, &batch_invariant));
   if (!to.empty) {
-    const Footprint to_print = footprint(to);
-    if (overlaps_itself(to_print))
+    if (!plainly_distinct(to) && overlaps_itself(footprint(to)))
       return fail(DXDW_INVALID_ARGUMENT, "%s: elements of this output share memory", describe(to).chars);
     const bool same_device =
         source->device_type == destination->device_type && source->device_id == destination->device_id;
-    if (same_device && overlap(to_print, footprint(from)))
+    if (same_device && share_memory(to, from))
       return fail(DXDW_INVALID_ARGUMENT, "%s: this output shares memory with %s", describe(to).chars,
                   describe(from).chars);
   }

@@ -6,12 +6,33 @@ Counters counters;
 
 namespace {
 
+constexpr uint32_t kParts = 32;
+
+struct alignas(64) Part {
+  std::atomic<int64_t> launches{0};
+};
+
+Part parts[kParts];
+std::atomic<uint32_t> threads_seen{0};
+thread_local Part *part = nullptr;
+
 constexpr int32_t kFaults = DXDW_FAULT_STICKY + 1;
 
 // Operations still to pass before the fault strikes, plus 1; 0 = disarmed.
 std::atomic<int64_t> armed[kFaults];
 
 }  // namespace
+
+void count_launch() {
+  if (part == nullptr) part = &parts[threads_seen.fetch_add(1, std::memory_order_relaxed) % kParts];
+  part->launches.fetch_add(1, std::memory_order_relaxed);
+}
+
+int64_t launches() {
+  int64_t sum = 0;
+  for (const Part &p : parts) sum += p.launches.load(std::memory_order_relaxed);
+  return sum;
+}
 
 Status inject_fault(int32_t fault, int64_t skip) {
   if (fault < 0 || fault >= kFaults)

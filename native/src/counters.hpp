@@ -11,15 +11,15 @@
 namespace dxdw {
 
 struct Counters {
-  std::atomic<int64_t> launches{0};
   std::atomic<int64_t> pool_jobs{0};
   std::atomic<int64_t> scratch_bytes{0};
-  std::atomic<int64_t> host_calls{0};
 };
 
 extern Counters counters;
 
-inline void count_launch() { counters.launches.fetch_add(1, std::memory_order_relaxed); }
+// Launches are counted in parts, so that threads with many small calls don't wait for one another's count.
+void count_launch();
+int64_t launches();
 
 Status inject_fault(int32_t fault, int64_t skip);
 

@@ -365,15 +365,6 @@ public class dxdw_h {
     public static int DXDW_COUNTER_DEVICE_BYTES() {
         return DXDW_COUNTER_DEVICE_BYTES;
     }
-    private static final int DXDW_COUNTER_HOST_CALLS = (int)4L;
-    /**
-     * {@snippet lang=c :
-     * enum dxdw_counter_kind.DXDW_COUNTER_HOST_CALLS = 4
-     * }
-     */
-    public static int DXDW_COUNTER_HOST_CALLS() {
-        return DXDW_COUNTER_HOST_CALLS;
-    }
     private static final int DXDW_FAULT_ALLOCATE = (int)0L;
     /**
      * {@snippet lang=c :
