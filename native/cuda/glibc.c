@@ -6,15 +6,20 @@
  *
  * FORWARD(name, version) is used by glibc_functions.h, which CMake reads too, for --wrap.
  */
-#define FORWARD(name, version)                            \
-  __asm__(                                                \
-      ".symver old_" #name ", " #name "@" version "\n"    \
-      ".globl __wrap_" #name "\n"                         \
-      ".hidden __wrap_" #name "\n"                        \
-      ".type __wrap_" #name ", @function\n"               \
-      "__wrap_" #name ":\n"                               \
-      "  jmp *old_" #name "@GOTPCREL(%rip)\n"             \
-      ".size __wrap_" #name ", . - __wrap_" #name "\n");
+#define FORWARD(name, version)                        \
+  __asm__(".symver old_" #name ", " #name "@" version \
+          "\n"                                        \
+          ".globl __wrap_" #name                      \
+          "\n"                                        \
+          ".hidden __wrap_" #name                     \
+          "\n"                                        \
+          ".type __wrap_" #name                       \
+          ", @function\n"                             \
+          "__wrap_" #name                             \
+          ":\n"                                       \
+          "  jmp *old_" #name                         \
+          "@GOTPCREL(%rip)\n"                         \
+          ".size __wrap_" #name ", . - __wrap_" #name "\n");
 
 __asm__(".text\n");
 #include "glibc_functions.h"
