@@ -27,6 +27,9 @@ import io.github.dxdw.Precision;
  *   n . 2^-126  +  sum of |a_c| |b_c| over the terms with a subnormal operand
  * </pre>
  *
+ * <p>The matrix units of a GPU, which 16-bit operands go through there in the default precision,
+ * cut sums off where others round them: u is twice as large for them.
+ *
  * <p>Where all terms are multiples of some q = 2^k and |old| + sum |a_c| |b_c| &lt;= 2^24 q, every
  * partial sum in every order is a float32 (q is at least the smallest float32, or the smallest
  * normal one in the mode above): then e = 0. Data of small integers therefore shows a lost product
@@ -46,11 +49,13 @@ final class ErrorBound {
 
   private final DType output;
   private final boolean flushes;
+  private final double unit;
   private final long roundings;
 
-  private ErrorBound(DType output, boolean flushes, long roundings) {
+  private ErrorBound(DType output, boolean flushes, double unit, long roundings) {
     this.output = output;
     this.flushes = flushes;
+    this.unit = unit;
     this.roundings = roundings;
   }
 
@@ -60,12 +65,13 @@ final class ErrorBound {
    */
   static ErrorBound of(DType input, DType output, Precision precision, long length, int split) {
     boolean flushes = input == DType.BFLOAT16 && precision != Precision.EXACT;
-    return new ErrorBound(output, flushes, length + split + 2);
+    boolean matrixUnit = !Kernels.onCpu() && input != DType.FLOAT32 && precision != Precision.EXACT;
+    return new ErrorBound(output, flushes, matrixUnit ? 2 * UNIT : UNIT, length + split + 2);
   }
 
   /** gamma(n). */
   double gamma() {
-    return roundings * UNIT / (1 - roundings * UNIT);
+    return roundings * unit / (1 - roundings * unit);
   }
 
   /**

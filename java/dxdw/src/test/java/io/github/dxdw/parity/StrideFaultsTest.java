@@ -93,13 +93,13 @@ class StrideFaultsTest {
     Tensor w = constant(arena, type, 1, 32, 32);
     Tensor y = nan(arena, type, 32, 32, 32);
     for (int b = 0; b < 32; b++) {
-      Dxdw.y(batch.select(0, b), w, y.select(0, b));
+      Kernels.y(batch.select(0, b), w, y.select(0, b));
     }
     assertAll(32, y, "y");
     assertAll(
         32, Tensors.weightedSum(arena, batch, constant(arena, type, 1, 32), type), "weighted sum");
     Tensor dw = nan(arena, DType.FLOAT32, 32, 32);
-    Dxdw.dw(batch.select(0, 31), batch.select(0, 5), dw, 1, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dw(batch.select(0, 31), batch.select(0, 5), dw, 1, Reduction.DETERMINISTIC, ASSIGN);
     assertAll(32, dw, "dw");
   }
 
@@ -122,8 +122,8 @@ class StrideFaultsTest {
     for (int split : new int[] {1, 4}) {
       Tensor expected = nan(arena, type, inputs, outputs);
       Tensor got = nan(arena, type, inputs, outputs);
-      Dxdw.dw(x, dense, expected, split, Reduction.DETERMINISTIC, ASSIGN);
-      Dxdw.dw(x, dy, got, split, Reduction.DETERMINISTIC, ASSIGN);
+      Kernels.dw(x, dense, expected, split, Reduction.DETERMINISTIC, ASSIGN);
+      Kernels.dw(x, dy, got, split, Reduction.DETERMINISTIC, ASSIGN);
       assertSameBits(expected, got, "dw in " + split + " slices");
       assertTrue(finite(got));
     }
@@ -135,8 +135,8 @@ class StrideFaultsTest {
     Tensor[] got = {
       nan(arena, type, tokens, 2 * outputs).slice(1, 0, outputs), nan(arena, type, outputs)
     };
-    Dxdw.weightedSumBackward(dense, weights, g.copy(arena), expected[0], expected[1], ASSIGN);
-    Dxdw.weightedSumBackward(dy, weights, g, got[0], got[1], ASSIGN);
+    Kernels.weightedSumBackward(dense, weights, g.copy(arena), expected[0], expected[1], ASSIGN);
+    Kernels.weightedSumBackward(dy, weights, g, got[0], got[1], ASSIGN);
     assertSameBits(expected[0], got[0], "gx");
     assertSameBits(expected[1], got[1], "gw");
     assertTrue(finite(got[0]) && finite(got[1]));
@@ -196,7 +196,7 @@ class StrideFaultsTest {
         Tensors.weightedSum(arena, wide, w, type),
         "rank 5 permuted");
     Tensor y4 = nan(arena, type, 2, 3, 2, 3).permute(3, 2, 1, 0);
-    Dxdw.weightedSum(wide, w, y4);
+    Kernels.weightedSum(wide, w, y4);
     assertSameBits(Tensors.weightedSum(arena, wide, w, type), y4, "permuted output");
 
     Tensor g = random(arena, 12, type, 2, 3, 2, 3).permute(3, 2, 1, 0);
@@ -204,8 +204,8 @@ class StrideFaultsTest {
     Tensor[] strided = {
       nan(arena, type, 4, 2, 3, 2, 3).permute(4, 3, 2, 1, 0), nan(arena, type, 4)
     };
-    Dxdw.weightedSumBackward(wide.copy(arena), w, g.copy(arena), dense[0], dense[1], ASSIGN);
-    Dxdw.weightedSumBackward(wide, w, g, strided[0], strided[1], ASSIGN);
+    Kernels.weightedSumBackward(wide.copy(arena), w, g.copy(arena), dense[0], dense[1], ASSIGN);
+    Kernels.weightedSumBackward(wide, w, g, strided[0], strided[1], ASSIGN);
     assertSameBits(dense[0], strided[0], "gx");
     assertSameBits(dense[1], strided[1], "gw");
   }
@@ -237,16 +237,16 @@ class StrideFaultsTest {
     Tensor dw = nan(arena, type, 50, 19).transpose();
     Tensor dx = nan(arena, type, 19, 34).transpose();
     Tensor y = nan(arena, type, 50, 34).transpose();
-    Dxdw.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, ASSIGN);
-    Dxdw.dx(dy, w, dx);
-    Dxdw.y(x, w, y);
+    Kernels.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dx(dy, w, dx);
+    Kernels.y(x, w, y);
     assertSameBits(Tensors.dw(arena, x, dy, type), dw, "dw");
     assertSameBits(Tensors.dx(arena, dy, w, type), dx, "dx");
     assertSameBits(Tensors.y(arena, x, w, type), y, "y");
     Tensor reversed = nan(arena, type, 19, 50).reverse(0).reverse(1);
-    Dxdw.dw(x, dy, reversed, 3, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dw(x, dy, reversed, 3, Reduction.DETERMINISTIC, ASSIGN);
     Tensor plain = nan(arena, type, 19, 50);
-    Dxdw.dw(x, dy, plain, 3, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dw(x, dy, plain, 3, Reduction.DETERMINISTIC, ASSIGN);
     assertSameBits(plain, reversed, "dw reversed");
     // [2, 3] with strides (3, 2): rows cross each other in memory, no two elements meet.
     Tensor crossing =
@@ -256,7 +256,7 @@ class StrideFaultsTest {
             new long[] {2, 3},
             new long[] {3, 2},
             0);
-    Dxdw.y(x.slice(0, 0, 2), w.slice(1, 0, 3), crossing);
+    Kernels.y(x.slice(0, 0, 2), w.slice(1, 0, 3), crossing);
     assertSameBits(
         Tensors.y(arena, x.slice(0, 0, 2), w.slice(1, 0, 3), type), crossing, "crossing rows");
   }
@@ -325,7 +325,7 @@ class StrideFaultsTest {
                 new long[] {inputs, 1},
                 new long[] {1, column},
                 buffer.offset());
-        Dxdw.dw(oddX, oddDy, oddOut, 1, Reduction.DETERMINISTIC, ASSIGN);
+        Kernels.dw(oddX, oddDy, oddOut, 1, Reduction.DETERMINISTIC, ASSIGN);
         assertSameBits(dw, oddOut, what);
       }
     }
@@ -362,7 +362,7 @@ class StrideFaultsTest {
     Tensor dw =
         Tensor.of(buffer.segment(), DType.FLOAT32, shape, strides, buffer.offset() + offset);
     IllegalArgumentException refused =
-        assertThrows(IllegalArgumentException.class, () -> Dxdw.dw(x, dy, dw));
+        assertThrows(IllegalArgumentException.class, () -> Kernels.dw(x, dy, dw));
     assertTrue(refused.getMessage().contains("dw"), refused::getMessage);
     assertTrue(
         refused.getMessage().contains("[" + strides[0] + ", " + strides[1] + "]"),
@@ -379,14 +379,14 @@ class StrideFaultsTest {
     Tensor dy = buffer.slice(0, 0, 6);
     for (Tensor dx : new Tensor[] {dy, buffer.slice(0, 3, 9), buffer.slice(0, 5, 11)}) {
       IllegalArgumentException refused =
-          assertThrows(IllegalArgumentException.class, () -> Dxdw.dx(dy, w, dx));
+          assertThrows(IllegalArgumentException.class, () -> Kernels.dx(dy, w, dx));
       assertTrue(
           refused.getMessage().contains("dx") && refused.getMessage().contains("dy"),
           refused::getMessage);
     }
     assertSameBits(before, buffer, "the buffer");
     Tensor apart = buffer.slice(0, 6, 12);
-    Dxdw.dx(dy, w, apart);
+    Kernels.dx(dy, w, apart);
     assertSameBits(
         Tensors.dx(arena, dy, w, DType.FLOAT32), apart, "rows next to each other are apart");
     // Even and odd columns of one buffer interleave without sharing an element.
@@ -394,7 +394,7 @@ class StrideFaultsTest {
     Tensor even = both.slice(1, 0, 10, 2);
     Tensor odd = both.slice(1, 1, 10, 2);
     Tensor expected = Tensors.dx(arena, even, w, DType.FLOAT32);
-    Dxdw.dx(even, w, odd);
+    Kernels.dx(even, w, odd);
     assertSameBits(expected, odd, "interleaved columns");
   }
 
@@ -425,9 +425,9 @@ class StrideFaultsTest {
             Tensors.y(arena, x, w, type),
             what);
         Tensor shiftedOut = shifted(nan(arena, type, inputs, outputs));
-        Dxdw.dw(x, dy, shiftedOut, 2, Reduction.DETERMINISTIC, ASSIGN);
+        Kernels.dw(x, dy, shiftedOut, 2, Reduction.DETERMINISTIC, ASSIGN);
         Tensor plainOut = nan(arena, type, inputs, outputs);
-        Dxdw.dw(x.copy(arena), dy.copy(arena), plainOut, 2, Reduction.DETERMINISTIC, ASSIGN);
+        Kernels.dw(x.copy(arena), dy.copy(arena), plainOut, 2, Reduction.DETERMINISTIC, ASSIGN);
         assertSameBits(plainOut, shiftedOut, what);
       }
     }

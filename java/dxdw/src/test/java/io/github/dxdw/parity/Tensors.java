@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.fail;
 
 import io.github.dxdw.Accumulate;
 import io.github.dxdw.DType;
-import io.github.dxdw.Dxdw;
 import io.github.dxdw.Options;
 import io.github.dxdw.Precision;
 import io.github.dxdw.Reduction;
@@ -105,27 +104,27 @@ final class Tensors {
   /** X^T . dY into a fresh buffer full of NaN. */
   static Tensor dw(Arena arena, Tensor x, Tensor dy, DType output) {
     Tensor dw = nan(arena, output, x.size(1), dy.size(1));
-    Dxdw.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, ASSIGN);
     return dw;
   }
 
   /** dY . W^T into a fresh buffer full of NaN. */
   static Tensor dx(Arena arena, Tensor dy, Tensor w, DType output) {
     Tensor dx = nan(arena, output, dy.size(0), w.size(0));
-    Dxdw.dx(dy, w, dx);
+    Kernels.dx(dy, w, dx);
     return dx;
   }
 
   /** X . W into a fresh buffer full of NaN. */
   static Tensor y(Arena arena, Tensor x, Tensor w, DType output) {
     Tensor y = nan(arena, output, x.size(0), w.size(1));
-    Dxdw.y(x, w, y);
+    Kernels.y(x, w, y);
     return y;
   }
 
   static Tensor weightedSum(Arena arena, Tensor x, Tensor w, DType output) {
     Tensor y = nan(arena, output, Arrays.copyOf(x.shape(), x.rank() - 1));
-    Dxdw.weightedSum(x, w, y);
+    Kernels.weightedSum(x, w, y);
     return y;
   }
 }

@@ -14,7 +14,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.dxdw.Accumulate;
 import io.github.dxdw.DType;
-import io.github.dxdw.Dxdw;
 import io.github.dxdw.Options;
 import io.github.dxdw.Plan;
 import io.github.dxdw.Precision;
@@ -64,9 +63,9 @@ class ValueFaultsTest {
         for (DType output : new DType[] {DType.FLOAT32, type}) {
           for (Precision precision : Precision.values()) {
             Tensor dw = nan(arena, output, 1, 1);
-            Dxdw.dw(x, dy, dw, split, reduction, ASSIGN.withPrecision(precision));
+            Kernels.dw(x, dy, dw, split, reduction, ASSIGN.withPrecision(precision));
             assertAll(1, dw, "split " + split + " " + reduction + " " + precision);
-            Dxdw.dw(x, dy, dw, split, reduction, Options.defaults());
+            Kernels.dw(x, dy, dw, split, reduction, Options.defaults());
             assertAll(2, dw, "added, split " + split + " " + reduction);
           }
         }
@@ -80,12 +79,12 @@ class ValueFaultsTest {
   void accumulationBuffer() {
     Tensor one = constant(arena, DType.BFLOAT16, 1, 1, 1);
     Tensor dw = constant(arena, DType.FLOAT32, 256, 1, 1);
-    Dxdw.dw(one, one, dw);
+    Kernels.dw(one, one, dw);
     assertValues(dw, 257);
     Tensor small = constant(arena, DType.BFLOAT16, 0x1p-10f, 1, 1);
     Tensor sum = constant(arena, DType.FLOAT32, 0, 1, 1);
     for (int i = 0; i < 4096; i++) {
-      Dxdw.dw(one, small, sum);
+      Kernels.dw(one, small, sum);
     }
     assertValues(sum, 4);
   }
@@ -101,10 +100,10 @@ class ValueFaultsTest {
     for (int split : new int[] {1, 2}) {
       for (Reduction reduction : Reduction.values()) {
         Tensor dw = nan(arena, DType.FLOAT32, 1, 1);
-        Dxdw.dw(x, dy, dw, split, reduction, ASSIGN);
+        Kernels.dw(x, dy, dw, split, reduction, ASSIGN);
         assertValues(dw, 1.000244140625f);
         dw.fill(0);
-        Dxdw.dw(x, dy, dw, split, reduction, ADD);
+        Kernels.dw(x, dy, dw, split, reduction, ADD);
         assertValues(dw, 1.000244140625f);
       }
     }
@@ -119,7 +118,7 @@ class ValueFaultsTest {
         for (Precision precision : Precision.values()) {
           for (DType output : new DType[] {DType.FLOAT16, DType.FLOAT32}) {
             Tensor dw = nan(arena, output, 1, 1);
-            Dxdw.dw(ones, ones, dw, split, reduction, ASSIGN.withPrecision(precision));
+            Kernels.dw(ones, ones, dw, split, reduction, ASSIGN.withPrecision(precision));
             assertValues(dw, 4096);
           }
         }
@@ -184,8 +183,8 @@ class ValueFaultsTest {
           for (Reduction reduction : Reduction.values()) {
             Tensor dw = constant(arena, output, garbage, 33, 40);
             Tensor clean = constant(arena, output, 0, 33, 40);
-            Dxdw.dw(x, dy, dw, split, reduction, ASSIGN);
-            Dxdw.dw(x, dy, clean, split, Reduction.DETERMINISTIC, ASSIGN);
+            Kernels.dw(x, dy, dw, split, reduction, ASSIGN);
+            Kernels.dw(x, dy, clean, split, Reduction.DETERMINISTIC, ASSIGN);
             if (reduction == Reduction.DETERMINISTIC) {
               assertSameBits(clean, dw, "dw over " + garbage);
             }
@@ -193,32 +192,32 @@ class ValueFaultsTest {
           }
         }
         Tensor dx = constant(arena, output, garbage, 70, 33);
-        Dxdw.dx(dy, w, dx);
+        Kernels.dx(dy, w, dx);
         assertFinite(dx);
         Tensor y = constant(arena, output, garbage, 70, 40);
-        Dxdw.y(x, w, y);
+        Kernels.y(x, w, y);
         assertFinite(y);
         Tensor sum = constant(arena, output, garbage, 70);
-        Dxdw.weightedSum(x, v, sum);
+        Kernels.weightedSum(x, v, sum);
         assertFinite(sum);
         Tensor gx = constant(arena, output, garbage, 70, 33);
         Tensor gw = constant(arena, output, garbage, 33);
-        Dxdw.weightedSumBackward(x, v, g, gx, gw, ASSIGN);
+        Kernels.weightedSumBackward(x, v, g, gx, gw, ASSIGN);
         assertFinite(gx);
         assertFinite(gw);
         Tensor reduced = constant(arena, DType.FLOAT32, garbage, 33, 40);
-        Dxdw.dwReduce(random(arena, 6, DType.FLOAT32, 3, 33, 40), reduced, ASSIGN);
+        Kernels.dwReduce(random(arena, 6, DType.FLOAT32, 3, 33, 40), reduced, ASSIGN);
         assertFinite(reduced);
       }
       for (int split : new int[] {1, 3}) {
         for (Reduction reduction : Reduction.values()) {
           Tensor dw = nan(arena, output, 33, 40);
-          Dxdw.dw(x, dy, dw, split, reduction, Options.defaults());
+          Kernels.dw(x, dy, dw, split, reduction, Options.defaults());
           assertAll(Float.NaN, dw, "added to NaN");
         }
       }
       Tensor y = nan(arena, output, 70, 40);
-      Dxdw.y(x, w, y, ADD);
+      Kernels.y(x, w, y, ADD);
       assertAll(Float.NaN, y, "added to NaN");
     }
   }
@@ -240,27 +239,28 @@ class ValueFaultsTest {
     for (int split : new int[] {0, 1}) {
       for (Reduction reduction : Reduction.values()) {
         Tensor dw = nan(arena, type, 3, 5);
-        Dxdw.dw(x, dy, dw, split, reduction, ASSIGN);
+        Kernels.dw(x, dy, dw, split, reduction, ASSIGN);
         assertAll(0, dw, "dw of no tokens");
         Tensor kept = constant(arena, type, -7, 3, 5);
-        Dxdw.dw(x, dy, kept, split, reduction, Options.defaults());
+        Kernels.dw(x, dy, kept, split, reduction, Options.defaults());
         assertAll(-7, kept, "dw of no tokens, added");
         Tensor negativeZero = constant(arena, type, -0f, 3, 5);
-        Dxdw.dw(x, dy, negativeZero, split, reduction, Options.defaults());
+        Kernels.dw(x, dy, negativeZero, split, reduction, Options.defaults());
         assertAll(-0f, negativeZero, "the buffer is left as it is");
       }
     }
     Tensor dx = nan(arena, type, 4, 3);
-    Dxdw.dx(Tensor.allocate(arena, type, 4, 0), Tensor.allocate(arena, type, 3, 0), dx);
+    Kernels.dx(Tensor.allocate(arena, type, 4, 0), Tensor.allocate(arena, type, 3, 0), dx);
     assertAll(0, dx, "dx with no outputs");
     Tensor y = nan(arena, type, 4, 5);
-    Dxdw.y(Tensor.allocate(arena, type, 4, 0), Tensor.allocate(arena, type, 0, 5), y);
+    Kernels.y(Tensor.allocate(arena, type, 4, 0), Tensor.allocate(arena, type, 0, 5), y);
     assertAll(0, y, "y with no inputs");
     Tensor sums = nan(arena, type, 2, 3);
-    Dxdw.weightedSum(Tensor.allocate(arena, type, 2, 3, 0), Tensor.allocate(arena, type, 0), sums);
+    Kernels.weightedSum(
+        Tensor.allocate(arena, type, 2, 3, 0), Tensor.allocate(arena, type, 0), sums);
     assertAll(0, sums, "weighted sum over no features");
     Tensor gw = nan(arena, type, 6);
-    Dxdw.weightedSumBackward(
+    Kernels.weightedSumBackward(
         Tensor.allocate(arena, type, 2, 0, 6),
         random(arena, 1, type, 6),
         Tensor.allocate(arena, type, 2, 0),
@@ -269,7 +269,7 @@ class ValueFaultsTest {
         ASSIGN);
     assertAll(0, gw, "gw of no rows");
     Tensor reduced = nan(arena, DType.FLOAT32, 2, 2);
-    Dxdw.dwReduce(Tensor.allocate(arena, DType.FLOAT32, 0, 2, 2), reduced, ASSIGN);
+    Kernels.dwReduce(Tensor.allocate(arena, DType.FLOAT32, 0, 2, 2), reduced, ASSIGN);
     assertAll(0, reduced, "no partials");
   }
 
@@ -280,10 +280,10 @@ class ValueFaultsTest {
     Tensor guard = constant(arena, type, 42, 8);
     Tensor dw =
         Tensor.of(guard.segment(), type, new long[] {0, 4}, new long[] {4, 1}, guard.offset());
-    Dxdw.dw(Tensor.allocate(arena, type, 6, 0), random(arena, 1, type, 6, 4), dw);
+    Kernels.dw(Tensor.allocate(arena, type, 6, 0), random(arena, 1, type, 6, 4), dw);
     Tensor dx =
         Tensor.of(guard.segment(), type, new long[] {2, 0}, new long[] {0, 1}, guard.offset());
-    Dxdw.dx(random(arena, 1, type, 2, 4), Tensor.allocate(arena, type, 0, 4), dx);
+    Kernels.dx(random(arena, 1, type, 2, 4), Tensor.allocate(arena, type, 0, 4), dx);
     assertAll(42, guard, "memory of an empty output");
   }
 
@@ -298,8 +298,8 @@ class ValueFaultsTest {
       Tensor dw = Tensor.allocate(arena, type, s[1], s[2]);
       long before = dxdw_h.dxdw_counter(dxdw_h.DXDW_COUNTER_LAUNCHES());
       for (Reduction reduction : Reduction.values()) {
-        Dxdw.dw(x, dy, dw, 0, reduction, Options.defaults());
-        Plan plan = Dxdw.explainDw(x, dy, dw, 0, reduction, Options.defaults());
+        Kernels.dw(x, dy, dw, 0, reduction, Options.defaults());
+        Plan plan = Kernels.explainDw(x, dy, dw, 0, reduction, Options.defaults());
         assertEquals(1, plan.split(), plan::toString);
         assertEquals(0, plan.workspaceBytes(), plan::toString);
       }
@@ -315,15 +315,15 @@ class ValueFaultsTest {
     Tensor x = Tensor.allocate(arena, DType.FLOAT32, 0, 5);
     Tensor dy = Tensor.allocate(arena, DType.FLOAT32, 0, 3);
     Tensor w = Tensor.allocate(arena, DType.FLOAT32, 4, 3);
-    assertNames(() -> Dxdw.dx(dy, w, x), "dx", "4", "5");
-    assertNames(() -> Dxdw.dw(x, dy, w), "dw", "4", "5");
-    assertNames(() -> Dxdw.y(x, w, dy), "w", "4", "5");
+    assertNames(() -> Kernels.dx(dy, w, x), "dx", "4", "5");
+    assertNames(() -> Kernels.dw(x, dy, w), "dw", "4", "5");
+    assertNames(() -> Kernels.y(x, w, dy), "w", "4", "5");
     Tensor half = Tensor.allocate(arena, DType.FLOAT16, 5, 3);
-    assertNames(() -> Dxdw.y(x, half, dy), "w", "float16", "float32");
-    assertNames(() -> Dxdw.dw(x, dy, half), "dw", "float16", "float32");
+    assertNames(() -> Kernels.y(x, half, dy), "w", "float16", "float32");
+    assertNames(() -> Kernels.dw(x, dy, half), "dw", "float16", "float32");
     assertNames(
         () ->
-            Dxdw.weightedSum(
+            Kernels.weightedSum(
                 x,
                 Tensor.allocate(arena, DType.FLOAT32, 4),
                 Tensor.allocate(arena, DType.FLOAT32, 0)),
@@ -332,8 +332,8 @@ class ValueFaultsTest {
         "5");
     Tensor right = Tensor.allocate(arena, DType.FLOAT32, 5, 3);
     Tensor dw = nan(arena, DType.FLOAT32, 5, 3);
-    Dxdw.dx(dy, right, x);
-    Dxdw.dw(x, dy, dw, 0, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dx(dy, right, x);
+    Kernels.dw(x, dy, dw, 0, Reduction.DETERMINISTIC, ASSIGN);
     assertAll(0, dw, "the gradient of a legal empty batch");
   }
 
@@ -362,7 +362,7 @@ class ValueFaultsTest {
         for (int split : new int[] {1, 3}) {
           Tensor dw = nan(arena, type, 48, 70);
           dw.fill(1);
-          Dxdw.dw(x, dy, dw, split, Reduction.DETERMINISTIC, ADD);
+          Kernels.dw(x, dy, dw, split, Reduction.DETERMINISTIC, ADD);
           assertAll(Float.NaN, dw, "a zero tile");
         }
         assertAll(
@@ -377,7 +377,7 @@ class ValueFaultsTest {
             "zero weights");
         Tensor gx = constant(arena, type, 0, tokens, 70);
         Tensor gw = constant(arena, type, 0, 70);
-        Dxdw.weightedSumBackward(
+        Kernels.weightedSumBackward(
             dy, constant(arena, type, bad, 70), constant(arena, type, 0, tokens), gx, gw);
         assertAll(Float.NaN, gx, "gx");
         assertAll(Float.NaN, gw, "gw");
@@ -420,7 +420,7 @@ class ValueFaultsTest {
             fresh
                     .submit(
                         () -> {
-                          Dxdw.y(
+                          Kernels.y(
                               shared, shared, Tensor.allocate(Arena.ofAuto(), DType.FLOAT32, 8, 8));
                           return half(Float.MIN_NORMAL);
                         })
@@ -450,10 +450,10 @@ class ValueFaultsTest {
     Tensor x = constant(arena, type, tiny, 3, 5);
     Tensor dy = constant(arena, type, 1, 3, 7);
     Tensor dw = nan(arena, DType.FLOAT32, 5, 7);
-    Dxdw.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, Tensors.EXACT);
+    Kernels.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, Tensors.EXACT);
     assertAll(3 * tiny, dw, "dw");
     Tensor same = nan(arena, type, 5, 7);
-    Dxdw.dw(x, dy, same, 1, Reduction.DETERMINISTIC, Tensors.EXACT);
+    Kernels.dw(x, dy, same, 1, Reduction.DETERMINISTIC, Tensors.EXACT);
     assertAll(3 * tiny, same, "dw in the operands' type");
   }
 
@@ -467,7 +467,7 @@ class ValueFaultsTest {
     assertValues(Tensors.dw(arena, dy, w, DType.FLOAT32), 1024.5f);
     for (Precision precision : Precision.values()) {
       Tensor dx = nan(arena, DType.FLOAT32, 1, 1);
-      Dxdw.dx(dy, w, dx, Options.defaults().withPrecision(precision));
+      Kernels.dx(dy, w, dx, Options.defaults().withPrecision(precision));
       assertValues(dx, 1024.5f);
     }
   }
@@ -485,20 +485,20 @@ class ValueFaultsTest {
     Tensor two = constant(arena, DType.FLOAT32, 2, 1, 1);
     Tensor three = constant(arena, DType.FLOAT32, 3, 1, 1);
     Tensor out = constant(arena, DType.FLOAT32, 10, 1, 1);
-    Dxdw.dw(two, three, out);
+    Kernels.dw(two, three, out);
     assertValues(out, 16);
-    Dxdw.y(two, three, out);
+    Kernels.y(two, three, out);
     assertValues(out, 6);
-    Dxdw.dx(two, two, out);
+    Kernels.dx(two, two, out);
     assertValues(out, 4);
-    Dxdw.dwReduce(constant(arena, DType.FLOAT32, 1, 3, 1, 1), out);
+    Kernels.dwReduce(constant(arena, DType.FLOAT32, 1, 3, 1, 1), out);
     assertValues(out, 7);
     Tensor sum = constant(arena, DType.FLOAT32, 100, 1);
-    Dxdw.weightedSum(two, constant(arena, DType.FLOAT32, 3, 1), sum);
+    Kernels.weightedSum(two, constant(arena, DType.FLOAT32, 3, 1), sum);
     assertValues(sum, 6);
     Tensor gx = constant(arena, DType.FLOAT32, 100, 1, 1);
     Tensor gw = constant(arena, DType.FLOAT32, 100, 1);
-    Dxdw.weightedSumBackward(
+    Kernels.weightedSumBackward(
         two, constant(arena, DType.FLOAT32, 3, 1), constant(arena, DType.FLOAT32, 5, 1), gx, gw);
     assertValues(gx, 15);
     assertValues(gw, 110);
@@ -513,9 +513,10 @@ class ValueFaultsTest {
     Tensor x = Tensor.allocate(arena, DType.FLOAT32, 8, wide);
     Tensor dw = Tensor.allocate(arena, DType.FLOAT32, wide, wide);
     for (Reduction reduction : Reduction.values()) {
-      assertEquals(0, Dxdw.explainDw(x, x, dw, 1, reduction, Options.defaults()).workspaceBytes());
+      assertEquals(
+          0, Kernels.explainDw(x, x, dw, 1, reduction, Options.defaults()).workspaceBytes());
     }
-    Plan split = Dxdw.explainDw(x, x, dw, 4, Reduction.DETERMINISTIC, Options.defaults());
+    Plan split = Kernels.explainDw(x, x, dw, 4, Reduction.DETERMINISTIC, Options.defaults());
     assertEquals(4L * 4 * wide * wide, split.workspaceBytes(), split::toString);
     long scratch = Long.parseLong(FreshJvm.run("scratch").trim());
     assertTrue(scratch < 4L * wide * wide / 4, () -> scratch + " bytes of scratch");
@@ -529,15 +530,16 @@ class ValueFaultsTest {
     Tensor x = random(arena, 1, DType.BFLOAT16, 64, 20);
     Tensor dy = random(arena, 2, DType.BFLOAT16, 64, 30);
     Tensor expected = nan(arena, DType.FLOAT32, 20, 30);
-    Dxdw.dw(x, dy, expected, 4, Reduction.DETERMINISTIC, ASSIGN);
+    Kernels.dw(x, dy, expected, 4, Reduction.DETERMINISTIC, ASSIGN);
     Tensor dw = constant(arena, DType.FLOAT32, 42, 20, 30);
-    long bytes = Dxdw.explainDw(x, dy, dw, 4, Reduction.DETERMINISTIC, ASSIGN).workspaceBytes();
+    long bytes = Kernels.explainDw(x, dy, dw, 4, Reduction.DETERMINISTIC, ASSIGN).workspaceBytes();
     Tensor workspace = nan(arena, DType.FLOAT32, bytes / 4);
     Tensor short1 = workspace.slice(0, 0, bytes / 4 - 1);
     String message =
         assertThrows(
                 IllegalArgumentException.class,
-                () -> Dxdw.dw(x, dy, dw, 4, Reduction.DETERMINISTIC, ASSIGN.withWorkspace(short1)))
+                () ->
+                    Kernels.dw(x, dy, dw, 4, Reduction.DETERMINISTIC, ASSIGN.withWorkspace(short1)))
             .getMessage();
     assertTrue(
         message.contains("workspace")
@@ -545,7 +547,7 @@ class ValueFaultsTest {
             && message.contains(Long.toString(bytes - 4)),
         message);
     assertAll(42, dw, "refused");
-    Dxdw.dw(x, dy, dw, 4, Reduction.DETERMINISTIC, ASSIGN.withWorkspace(workspace));
+    Kernels.dw(x, dy, dw, 4, Reduction.DETERMINISTIC, ASSIGN.withWorkspace(workspace));
     assertSameBits(expected, dw, "own workspace");
   }
 
@@ -555,12 +557,12 @@ class ValueFaultsTest {
     float[] partials = {0x1p24f, 1, -0x1p24f, 1};
     Tensor p = Tensors.of(arena, DType.FLOAT32, partials, 4, 1, 1);
     Tensor dw = nan(arena, DType.FLOAT32, 1, 1);
-    Dxdw.dwReduce(p, dw, ASSIGN);
+    Kernels.dwReduce(p, dw, ASSIGN);
     assertValues(dw, 1);
     dw.fill(0.5f);
-    Dxdw.dwReduce(p, dw);
+    Kernels.dwReduce(p, dw);
     assertValues(dw, 1.5f);
-    Dxdw.dwReduce(p.reverse(0), dw, ASSIGN);
+    Kernels.dwReduce(p.reverse(0), dw, ASSIGN);
     float sum = 0;
     for (int s = 3; s >= 0; s--) {
       sum += partials[s];
