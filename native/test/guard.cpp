@@ -97,6 +97,65 @@ void reduce_and_copy(int64_t k, int64_t n, uint64_t number, const Memory &memory
   run(c, memory);
 }
 
+// Rows and columns more than 2^32 elements apart: every offset takes 64 bits. Only the pages of the elements exist.
+struct Sparse {
+  static constexpr int64_t kStride = (int64_t{1} << 32) + 7;
+  char *memory;
+  int64_t bytes, shape[2], strides[2];
+  Type type;
+  dxdw_tensor tensor;
+
+  Sparse(Type given, int64_t rows, int64_t cols, bool far_rows)
+      : shape{rows, cols}, strides{far_rows ? kStride : 1, far_rows ? 1 : kStride}, type(given) {
+    bytes = (kStride * ((far_rows ? rows : cols) - 1) + 64) * size_of(type);
+    void *pages = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) FAIL("mmap of %lld bytes of address space failed", static_cast<long long>(bytes));
+    memory = static_cast<char *>(pages);
+    tensor = {memory, DXDW_CPU, 0, 2, code_of(type), bits_of(type), 1, shape, strides, 0};
+  }
+  ~Sparse() { munmap(memory, static_cast<size_t>(bytes)); }
+  Sparse(const Sparse &) = delete;
+
+  char *at(int64_t r, int64_t c) const { return memory + (r * strides[0] + c * strides[1]) * size_of(type); }
+};
+
+void distant_elements() {
+  for (Type type : kTypes)
+    for (int which = 0; which < 8; ++which) {
+      Sparse x(type, 3, 2, which & 1), w(type, 2, 3, which & 2), y(Type::f32, 3, 3, which & 4);
+      for (int64_t r = 0; r < 3; ++r)
+        for (int64_t c = 0; c < 2; ++c) {
+          store(type, x.at(r, c), static_cast<float>(1 + r + 10 * c));
+          store(type, w.at(c, r), static_cast<float>(2 + r - 3 * c));
+        }
+      set_context("elements far apart, " + std::to_string(which) + ", " + name_of(type));
+      CHECK_OK(y_launch(&x.tensor, &w.tensor, &y.tensor, nullptr));
+      for (int64_t r = 0; r < 3; ++r)
+        for (int64_t c = 0; c < 3; ++c) {
+          const float wanted = static_cast<float>((1 + r) * (2 + c) + (11 + r) * (c - 1));
+          CHECK(load(Type::f32, y.at(r, c)) == wanted, "y[%lld, %lld] is %g, expected %g", static_cast<long long>(r),
+                static_cast<long long>(c), static_cast<double>(load(Type::f32, y.at(r, c))),
+                static_cast<double>(wanted));
+        }
+      // gx[i,d] = g[i] . w[d] over the same far memory, g and w from the near ends of x and w.
+      Sparse gx(type, 3, 3, which & 4);
+      dxdw_tensor g = x.tensor, feature = w.tensor;
+      int64_t three = 3, g_stride = x.strides[0], feature_stride = w.strides[1];
+      g.ndim = feature.ndim = 1;
+      g.shape = feature.shape = &three;
+      g.strides = &g_stride;
+      feature.strides = &feature_stride;
+      Sparse input(type, 3, 3, which & 4);
+      CHECK_OK(weighted_sum_bwd(&input.tensor, &feature, &g, &gx.tensor, nullptr, nullptr));
+      CHECK_OK(dxdw_copy(&gx.tensor, &y.tensor, nullptr));
+      for (int64_t r = 0; r < 3; ++r)
+        for (int64_t c = 0; c < 3; ++c)
+          CHECK(load(Type::f32, y.at(r, c)) == static_cast<float>((1 + r) * (2 + c)), "gx[%lld, %lld] is %g",
+                static_cast<long long>(r), static_cast<long long>(c), static_cast<double>(load(Type::f32, y.at(r, c))));
+    }
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
@@ -104,6 +163,7 @@ int main(int count, char **arguments) {
   report_faults();
   const Memory memory(kArena);
   CHECK_OK(dxdw_set_threads(1));
+  distant_elements();
   uint64_t number = 0, runs = 0;
   for (int64_t t = 1; t <= 40; ++t)
     for (int64_t k = 1; k <= 40; ++k)

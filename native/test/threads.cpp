@@ -2,6 +2,8 @@
 // two calls share, deadlocks of the pool, and products that wake threads for nothing.
 #include <pthread.h>
 
+#include <atomic>
+
 #include "harness.hpp"
 
 using namespace test;
@@ -119,7 +121,7 @@ void large_products_meet(int rounds) {
 
 // The number of threads changes while calls run.
 void thread_count_changes_meanwhile(int rounds) {
-  static volatile bool stop;
+  static std::atomic<bool> stop;
   stop = false;
   pthread_t changer;
   const auto body = [](void *) -> void * {
