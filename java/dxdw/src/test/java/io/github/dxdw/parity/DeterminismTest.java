@@ -25,6 +25,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -35,6 +36,11 @@ import org.junit.jupiter.params.provider.EnumSource;
  * processes and batch sizes.
  */
 class DeterminismTest {
+
+  @BeforeAll
+  static void lookForDevice() {
+    Kernels.requireDevice();
+  }
 
   private final Arena arena = Arena.ofShared();
 

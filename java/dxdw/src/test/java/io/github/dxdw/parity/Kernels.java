@@ -42,6 +42,11 @@ final class Kernels {
         : Device.cpu();
   }
 
+  /** Skips, with the reason, what asks for a device that is not there. */
+  static void requireDevice() {
+    assumeTrue(DEVICE.isAvailable(), DEVICE::unavailabilityCause);
+  }
+
   static boolean onCpu() {
     return DEVICE.equals(Device.cpu());
   }
@@ -161,7 +166,7 @@ final class Kernels {
     if (onCpu() || anyMisaligned(tensors)) {
       return call.apply(tensors, options);
     }
-    assumeTrue(DEVICE.isAvailable(), DEVICE::unavailabilityCause);
+    requireDevice();
     try (Arena arena = Arena.ofConfined()) {
       List<Copy> copies = new ArrayList<>();
       Tensor[] there = new Tensor[tensors.length];

@@ -14,6 +14,7 @@ import io.github.dxdw.parity.Case.Data;
 import io.github.dxdw.parity.Case.Function;
 import java.util.Arrays;
 import java.util.SplittableRandom;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -28,6 +29,11 @@ import org.junit.jupiter.params.provider.EnumSource;
  * and the smallest case that still fails.
  */
 class ParityTest {
+
+  @BeforeAll
+  static void lookForDevice() {
+    Kernels.requireDevice();
+  }
 
   private static final long SEED = Long.getLong("dxdw.seed", 20_240_917L);
   private static final int CASES = Integer.getInteger("dxdw.cases", 20_000);

@@ -21,6 +21,7 @@ import java.lang.foreign.Arena;
 import java.util.Arrays;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -31,6 +32,11 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /** Faults of layout that users of other libraries reported, with their own numbers. */
 class StrideFaultsTest {
+
+  @BeforeAll
+  static void lookForDevice() {
+    Kernels.requireDevice();
+  }
 
   private final Arena arena = Arena.ofConfined();
 

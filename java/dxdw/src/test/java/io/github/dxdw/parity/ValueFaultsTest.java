@@ -25,6 +25,7 @@ import java.util.Arrays;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -32,6 +33,11 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** Faults of numbers that users of other libraries reported, with their own values. */
 class ValueFaultsTest {
+
+  @BeforeAll
+  static void lookForDevice() {
+    Kernels.requireDevice();
+  }
 
   private final Arena arena = Arena.ofConfined();
 
