@@ -423,6 +423,18 @@ struct Slices {
   uint64_t bytes_per_slot;
 };
 
+// Scratch that serves every slice: full ones, the shorter one that ends T, and empty ones are cut differently, and a
+// shorter one may well need more, as where an odd length keeps pairs from being read in place.
+uint64_t bytes_of_any_slice(const Slices &all, int32_t threads) {
+  const int64_t tokens = all.product->contraction(), chunk = ceil_div(tokens, all.split);
+  uint64_t most = 0;
+  for (const int64_t s :
+       {int64_t{0}, std::min<int64_t>(all.split - 1, chunk == 0 ? 0 : tokens / chunk), int64_t{all.split} - 1})
+    most = std::max(
+        most, scratch_bytes(cut(slice_of(*all.product, all.split, s, all.partials), all.finish, threads), threads));
+  return most;
+}
+
 void run_slice(const Slices &all, int64_t index, int32_t threads, char *scratch) {
   const Blocks s = cut(slice_of(*all.product, all.split, index, all.partials), all.finish, threads);
   run_blocks(s, threads, scratch, scratch + s.packed_b_bytes());
@@ -450,7 +462,7 @@ Status run_split(const Product &p, const Plan &plan, const Context &context) {
   // Slices side by side where they are many, else one after the other with all threads on each.
   const bool side_by_side = plan.split >= 2 * plan.threads;
   const int32_t inside = side_by_side ? 1 : plan.threads;
-  slices.bytes_per_slot = scratch_bytes(cut(slice_of(p, plan.split, 0, partials), slices.finish, inside), inside);
+  slices.bytes_per_slot = bytes_of_any_slice(slices, inside);
   Scratch scratch;
   const uint64_t bytes = slices.bytes_per_slot * static_cast<uint64_t>(side_by_side ? plan.threads : 1);
   if (!scratch.take(bytes)) return out_of_memory(bytes);
