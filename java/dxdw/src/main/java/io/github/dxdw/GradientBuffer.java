@@ -12,6 +12,8 @@ import java.lang.foreign.Arena;
  * caller.
  */
 public final class GradientBuffer {
+  private static final Options ASSIGN = Options.defaults().withAccumulate(Accumulate.ASSIGN);
+
   private final Tensor tensor;
   private boolean zeroed;
 
@@ -150,7 +152,10 @@ public final class GradientBuffer {
 
   private Options assigning(Options options) {
     Arguments.present(options, "options");
-    return zeroed ? options.withAccumulate(Accumulate.ASSIGN) : options;
+    if (!zeroed) {
+      return options;
+    }
+    return options == Options.defaults() ? ASSIGN : options.withAccumulate(Accumulate.ASSIGN);
   }
 
   /** Shows the gradient so far as {@link Tensor#toString()} does. */

@@ -9,7 +9,7 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "train",
     description = "Train a small network with the kernels.",
-    subcommands = {TrainDigitsCommand.class})
+    subcommands = {TrainDigitsCommand.class, TrainFashionCommand.class})
 final class TrainCommand implements Runnable {
 
   @Spec private CommandSpec spec;

@@ -20,6 +20,7 @@ final class TrainDigitsCommand implements Runnable {
   private static final int HELD_OUT = 5;
   private static final int HIDDEN = 128;
   private static final int MICRO_BATCH_ROWS = 16;
+  private static final int MICRO_BATCHES = 4;
   private static final float LEARNING_RATE = 2e-2f;
   private static final float DECAY = 0.2f;
 
@@ -36,7 +37,9 @@ final class TrainDigitsCommand implements Runnable {
 
   @Override
   public void run() {
-    Recipe recipe = options.recipe(epochs, MICRO_BATCH_ROWS, LEARNING_RATE, DECAY);
+    Recipe recipe =
+        options.recipe(
+            epochs, MICRO_BATCH_ROWS, MICRO_BATCHES, Recipe.Rule.ADAM, LEARNING_RATE, DECAY);
     Dataset[] parts = Digits.load().holdOut(HELD_OUT, options.seed());
     new Training(spec.commandLine().getOut(), options, recipe).run(parts[0], parts[1], HIDDEN);
   }

@@ -25,6 +25,7 @@ final class Training {
   private final PrintWriter out;
   private final TrainingOptions options;
   private final Recipe recipe;
+  private final List<Double> examplesPerSecond = new ArrayList<>();
 
   Training(PrintWriter out, TrainingOptions options, Recipe recipe) {
     this.out = out;
@@ -61,6 +62,14 @@ final class Training {
     }
   }
 
+  /** Prints the median, over the epochs, of how many examples were trained on in a second. */
+  void printSpeed() {
+    List<Double> sorted = examplesPerSecond.stream().sorted().toList();
+    int half = sorted.size() / 2;
+    double median = (sorted.get(half) + sorted.get((sorted.size() - 1) / 2)) / 2;
+    print("images per second: %.0f", median);
+  }
+
   private void check(Network network, Backend backend, Dataset train) {
     List<GradientCheck.Result> results = GradientCheck.firstStep(network, backend, train, recipe);
     results.forEach(result -> print("check %s", result));
@@ -83,7 +92,9 @@ final class Training {
   private List<Score> train(Trainer trainer, Runnable onStep, Consumer<String> print) {
     List<Score> history = new ArrayList<>();
     for (int epoch = 1; epoch <= recipe.epochs(); epoch++) {
+      long start = System.nanoTime();
       Score score = trainer.epoch(onStep);
+      examplesPerSecond.add(score.examples() / ((System.nanoTime() - start) * 1e-9));
       history.add(score);
       print.accept(
           format(

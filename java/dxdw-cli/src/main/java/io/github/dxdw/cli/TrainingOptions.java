@@ -88,7 +88,13 @@ final class TrainingOptions {
   }
 
   /** The recipe with these settings, once they and all options have been looked at. */
-  Recipe recipe(int epochs, int microBatchRows, float learningRate, float decay) {
+  Recipe recipe(
+      int epochs,
+      int microBatchRows,
+      int microBatches,
+      Recipe.Rule rule,
+      float learningRate,
+      float decay) {
     require(epochs >= 1, "--epochs", epochs, "expected 1 or more");
     require(
         split >= 0 && split <= microBatchRows,
@@ -113,7 +119,7 @@ final class TrainingOptions {
           chart,
           folder + " is no folder that can be written to");
     }
-    return new Recipe(epochs, microBatchRows, learningRate, decay);
+    return new Recipe(epochs, microBatchRows, microBatches, rule, learningRate, decay);
   }
 
   /**

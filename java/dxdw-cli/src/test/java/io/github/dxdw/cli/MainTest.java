@@ -23,7 +23,7 @@ class MainTest {
       value = {
         "''                                 | a command is missing",
         "bogus                              | 'bogus'",
-        "train                              | a data set is missing: digits",
+        "train                              | a data set is missing: digits, fashion",
         "train mnist                        | 'mnist'",
         "train digits --dtype fp8           | '--dtype': 'fp8' is none of fp32, fp16, bf16",
         "train digits --device tpu          | '--device': 'tpu' is none of cpu, cuda, cuda:N",

@@ -11,7 +11,7 @@ import java.util.List;
  * <p>m = β₁·m + (1 - β₁)·g, v = β₂·v + (1 - β₂)·g², w -= rate · (m̂ / (sqrt(v̂) + ε) + decay · w),
  * where m̂ and v̂ are m and v divided by 1 - β₁ᵗ and 1 - β₂ᵗ.
  */
-final class Adam {
+final class Adam implements Optimiser {
 
   private static final float BETA1 = 0.9f;
   private static final float BETA2 = 0.999f;
@@ -36,8 +36,8 @@ final class Adam {
             .toArray(float[][]::new);
   }
 
-  /** Moves all parameters by their gradients, each multiplied by {@code scale} first. */
-  void step(float rate, float scale) {
+  @Override
+  public void step(float rate, float scale) {
     steps++;
     float firstCorrection = (float) (1 / (1 - StrictMath.pow(BETA1, steps)));
     float secondCorrection = (float) (1 / (1 - StrictMath.pow(BETA2, steps)));

@@ -1,20 +1,28 @@
 package io.github.dxdw.cli.train;
 
+import io.github.dxdw.DType;
+import io.github.dxdw.Tensor;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.Map;
 import java.util.Random;
 
 /**
  * Labelled examples: {@code size} rows of {@code features} float32 values, and a label from 0 for
- * each row.
+ * each row. Not thread-safe.
  */
 public final class Dataset {
 
   private final String name;
   private final int features;
-  private final float[] values;
+  private final Tensor values;
   private final int[] labels;
+
+  /** The values in other types, once they have been asked for. */
+  private final Map<DType, Tensor> converted = new EnumMap<>(DType.class);
 
   /**
    * Examples that stand row by row in {@code values}.
@@ -33,7 +41,7 @@ public final class Dataset {
     }
     this.name = name;
     this.features = features;
-    this.values = values.clone();
+    this.values = Tensor.of(Arena.ofAuto(), values, labels.length, features);
     this.labels = labels.clone();
   }
 
@@ -62,15 +70,23 @@ public final class Dataset {
     return Arrays.stream(labels).max().orElse(-1) + 1;
   }
 
-  /** Copies an example's values to {@code destination}, from element {@code offset} on. */
-  void copyFeatures(int example, MemorySegment destination, long offset) {
-    MemorySegment.copy(
-        values,
-        example * features,
-        destination,
-        ValueLayout.JAVA_FLOAT,
-        offset * Float.BYTES,
-        features);
+  /**
+   * Copies the values of the examples {@code order[from]} to {@code order[to - 1]} to the first
+   * rows of {@code destination}, a compact tensor in host memory of any type.
+   */
+  void copyFeatures(int[] order, int from, int to, Tensor destination) {
+    Tensor source = values(destination.dtype());
+    long bytes = (long) features * source.dtype().byteSize();
+    for (int i = from; i < to; i++) {
+      MemorySegment.copy(
+          source.segment(), order[i] * bytes, destination.segment(), (i - from) * bytes, bytes);
+    }
+  }
+
+  private Tensor values(DType type) {
+    return type == DType.FLOAT32
+        ? values
+        : converted.computeIfAbsent(type, t -> values.to(t, Arena.ofAuto()));
   }
 
   /**
@@ -88,7 +104,13 @@ public final class Dataset {
     float[] selected = new float[(to - from) * features];
     int[] selectedLabels = new int[to - from];
     for (int i = from; i < to; i++) {
-      System.arraycopy(values, order[i] * features, selected, (i - from) * features, features);
+      MemorySegment.copy(
+          values.segment(),
+          ValueLayout.JAVA_FLOAT,
+          (long) order[i] * features * Float.BYTES,
+          selected,
+          (i - from) * features,
+          features);
       selectedLabels[i - from] = labels[order[i]];
     }
     return new Dataset(name, features, selected, selectedLabels);

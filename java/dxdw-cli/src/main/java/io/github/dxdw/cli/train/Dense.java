@@ -1,6 +1,5 @@
 package io.github.dxdw.cli.train;
 
-import io.github.dxdw.Accumulate;
 import io.github.dxdw.DType;
 import io.github.dxdw.Dxdw;
 import io.github.dxdw.Options;
@@ -12,11 +11,9 @@ import java.util.Random;
 
 /**
  * A fully connected layer, Y = X·W + b, with room for the rows of one batch. X is [rows, inputs], W
- * [inputs, outputs], b [1, outputs], Y [rows, outputs].
+ * [inputs, outputs], b [1, outputs], Y [rows, outputs]. Whoever reads the output adds b.
  */
 final class Dense {
-
-  private static final Options ADD = Options.defaults().withAccumulate(Accumulate.ADD);
 
   final int inputs;
   final int outputs;
@@ -28,7 +25,7 @@ final class Dense {
 
   final Mirror inputGradient;
 
-  /** Y, float32 as the kernel's sums are, and dY. */
+  /** X·W, float32 as the kernel's sums are, and dY. */
   final Mirror output;
 
   final Mirror outputGradient;
@@ -37,6 +34,15 @@ final class Dense {
 
   /** A column of ones, [rows, 1]: one element seen through a row stride of 0. */
   private final Tensor ones;
+
+  /** As many ones as the last batch had rows. */
+  private Tensor rowsOfOnes;
+
+  /** Rows, for passes over the values in plain Java: loops over arrays are vectorised. */
+  private final float[] line;
+
+  private final float[] biasLine;
+  private final float[] gradientLine;
 
   Dense(String name, Arena arena, Backend backend, int rows, int inputs, int outputs) {
     this.inputs = inputs;
@@ -53,6 +59,10 @@ final class Dense {
     one.set(0, 1f);
     one.push();
     ones = one.operand().expand(rows, 1);
+    rowsOfOnes = ones;
+    line = new float[outputs];
+    biasLine = new float[outputs];
+    gradientLine = new float[outputs];
   }
 
   /**
@@ -68,11 +78,9 @@ final class Dense {
     values.push();
   }
 
-  /** Y = b, then Y += X·W, for the first {@code rows} rows. */
+  /** X·W for the first {@code rows} rows. */
   void forward(int rows) {
-    Tensor y = output.operand(rows);
-    y.copyFrom(bias.values().operand().expand(rows, outputs));
-    Dxdw.y(input.operand(rows), weights.values().operand(), y, ADD);
+    Dxdw.y(input.operand(rows), weights.values().operand(), output.operand(rows));
     output.pull(rows);
   }
 
@@ -84,14 +92,64 @@ final class Dense {
     weights
         .gradient()
         .accumulateDw(input.operand(rows), dy, split, Reduction.DETERMINISTIC, options);
-    bias.gradient()
-        .accumulateDw(ones.slice(0, 0, rows), dy, split, Reduction.DETERMINISTIC, options);
+    bias.gradient().accumulateDw(onesFor(rows), dy, split, Reduction.DETERMINISTIC, options);
+  }
+
+  Tensor onesFor(int rows) {
+    if (rowsOfOnes.size(0) != rows) {
+      rowsOfOnes = ones.slice(0, 0, rows);
+    }
+    return rowsOfOnes;
   }
 
   /** dX = dY·Wᵀ. The transpose is a matter of strides; W is not copied. */
   void backward(int rows) {
     Dxdw.dx(outputGradient.operand(rows), weights.values().operand(), inputGradient.operand(rows));
     inputGradient.pull(rows);
+  }
+
+  /** The input of the layer {@code above} = max(0, Y), where Y = X·W + b. */
+  void activate(int rows, Dense above) {
+    bias.values().readRow(0, biasLine);
+    for (int row = 0; row < rows; row++) {
+      output.readRow(row, line);
+      addAndRectify(line, biasLine);
+      above.input.writeRow(row, line);
+    }
+    above.input.push(rows);
+  }
+
+  private static void addAndRectify(float[] y, float[] b) {
+    for (int i = 0; i < y.length; i++) {
+      y[i] = Math.max(0f, y[i] + b[i]);
+    }
+  }
+
+  /** dY = the input gradient of the layer {@code above} where its input is above 0, else 0. */
+  void activateBackward(int rows, Dense above) {
+    for (int row = 0; row < rows; row++) {
+      above.input.readRow(row, line);
+      above.inputGradient.readRow(row, gradientLine);
+      keepWherePositive(gradientLine, line);
+      outputGradient.writeRow(row, gradientLine);
+    }
+    outputGradient.push(rows);
+  }
+
+  /** g = 0 where x is 0; x is never below. */
+  private static void keepWherePositive(float[] g, float[] x) {
+    for (int i = 0; i < g.length; i++) {
+      g[i] *= Math.signum(x[i]);
+    }
+  }
+
+  /** Row {@code row} of Y = X·W + b, into {@code values}. */
+  void readOutput(int row, double[] values) {
+    output.readRow(row, line);
+    bias.values().readRow(0, biasLine);
+    for (int i = 0; i < values.length; i++) {
+      values[i] = line[i] + biasLine[i];
+    }
   }
 
   List<Parameter> parameters() {

@@ -16,9 +16,16 @@ final class Mirror {
   private final Tensor host;
   private final Tensor operand;
 
+  /** The views of the first rows that were asked for last: most batches have as many. */
+  private Tensor hostRows;
+
+  private Tensor operandRows;
+
   private Mirror(Tensor host, Tensor operand) {
     this.host = host;
     this.operand = operand;
+    this.hostRows = host;
+    this.operandRows = operand;
   }
 
   /**
@@ -37,12 +44,34 @@ final class Mirror {
 
   /** The first {@code rows} rows of the operand: a view. */
   Tensor operand(int rows) {
-    return operand.slice(0, 0, rows);
+    if (operandRows.size(0) != rows) {
+      operandRows = operand.slice(0, 0, rows);
+    }
+    return operandRows;
+  }
+
+  private Tensor host(int rows) {
+    if (hostRows.size(0) != rows) {
+      hostRows = host.slice(0, 0, rows);
+    }
+    return hostRows;
   }
 
   /** The host values: compact float32, row by row. */
   MemorySegment values() {
     return host.segment();
+  }
+
+  /** Copies row {@code row} of the host values into {@code line}. */
+  void readRow(int row, float[] line) {
+    long bytes = (long) line.length * Float.BYTES;
+    MemorySegment.copy(values(), ValueLayout.JAVA_FLOAT, row * bytes, line, 0, line.length);
+  }
+
+  /** Copies {@code line} into row {@code row} of the host values. */
+  void writeRow(int row, float[] line) {
+    long bytes = (long) line.length * Float.BYTES;
+    MemorySegment.copy(line, 0, values(), ValueLayout.JAVA_FLOAT, row * bytes, line.length);
   }
 
   float get(long index) {
@@ -67,7 +96,7 @@ final class Mirror {
   /** Brings the first {@code rows} rows of the host values to the operand, rounded to its type. */
   void push(int rows) {
     if (operand != host) {
-      operand(rows).copyFrom(host.slice(0, 0, rows));
+      operand(rows).copyFrom(host(rows));
     }
   }
 
@@ -79,7 +108,7 @@ final class Mirror {
   /** Brings the first {@code rows} rows of the operand back to the host values. */
   void pull(int rows) {
     if (operand != host) {
-      host.slice(0, 0, rows).copyFrom(operand(rows));
+      host(rows).copyFrom(operand(rows));
     }
   }
 }

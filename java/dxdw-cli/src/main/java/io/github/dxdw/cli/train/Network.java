@@ -1,5 +1,6 @@
 package io.github.dxdw.cli.train;
 
+import io.github.dxdw.Tensor;
 import java.lang.foreign.Arena;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
@@ -23,6 +24,9 @@ public final class Network {
   private final int[] sizes;
   private final int maxRows;
   private final List<Dense> layers = new ArrayList<>();
+  private final List<Parameter> parameters;
+  private final Tensor loaded;
+  private final double[] logits;
   private int rows;
 
   /**
@@ -43,6 +47,12 @@ public final class Network {
       layer.initialise(random);
       layers.add(layer);
     }
+    parameters = layers.stream().flatMap(layer -> layer.parameters().stream()).toList();
+    loaded =
+        backend.onHost()
+            ? layers.getFirst().input.operand()
+            : Tensor.allocate(arena, backend.type(), maxRows, sizes[0]);
+    logits = new double[layers.getLast().outputs];
   }
 
   /** Most rows that {@link #load} takes. */
@@ -55,11 +65,11 @@ public final class Network {
    */
   public void load(Dataset data, int[] order, int from, int to) {
     rows = to - from;
-    Mirror input = layers.getFirst().input;
-    for (int row = 0; row < rows; row++) {
-      data.copyFeatures(order[from + row], input.values(), (long) row * data.features());
+    data.copyFeatures(order, from, to, loaded);
+    Tensor input = layers.getFirst().input.operand();
+    if (loaded != input) {
+      input.copyFrom(loaded);
     }
-    input.push(rows);
   }
 
   /** Computes the logits of the loaded examples. */
@@ -67,7 +77,7 @@ public final class Network {
     for (int i = 0; i < layers.size(); i++) {
       layers.get(i).forward(rows);
       if (i + 1 < layers.size()) {
-        relu(layers.get(i).output, layers.get(i + 1).input);
+        layers.get(i).activate(rows, layers.get(i + 1));
       }
     }
   }
@@ -80,12 +90,9 @@ public final class Network {
     Dense last = layers.getLast();
     double loss = 0;
     int correct = 0;
-    double[] logits = new double[last.outputs];
     for (int row = 0; row < rows; row++) {
       long base = (long) row * last.outputs;
-      for (int c = 0; c < logits.length; c++) {
-        logits[c] = last.output.get(base + c);
-      }
+      last.readOutput(row, logits);
       int label = data.label(order[from + row]);
       correct += argmax(logits) == label ? 1 : 0;
       loss += softmaxLoss(logits, label);
@@ -103,24 +110,21 @@ public final class Network {
       layers.get(i).accumulateGradients(rows);
       if (i > 0) {
         layers.get(i).backward(rows);
-        reluGradient(
-            layers.get(i - 1).output,
-            layers.get(i).inputGradient,
-            layers.get(i - 1).outputGradient);
+        layers.get(i - 1).activateBackward(rows, layers.get(i));
       }
     }
   }
 
   /** Marks all gradients as zero: the boundary between two steps. */
   public void zeroGradients() {
-    for (Parameter parameter : parameters()) {
+    for (Parameter parameter : parameters) {
       parameter.gradient().zero();
     }
   }
 
   /** Weights and biases, layer by layer. */
   List<Parameter> parameters() {
-    return layers.stream().flatMap(layer -> layer.parameters().stream()).toList();
+    return parameters;
   }
 
   List<Dense> layers() {
@@ -151,22 +155,6 @@ public final class Network {
   @Override
   public String toString() {
     return IntStream.of(sizes).mapToObj(Integer::toString).collect(Collectors.joining("-"));
-  }
-
-  private void relu(Mirror output, Mirror input) {
-    long count = rows * (output.elementCount() / maxRows);
-    for (long i = 0; i < count; i++) {
-      input.set(i, Math.max(0f, output.get(i)));
-    }
-    input.push(rows);
-  }
-
-  private void reluGradient(Mirror output, Mirror gradientAbove, Mirror outputGradient) {
-    long count = rows * (output.elementCount() / maxRows);
-    for (long i = 0; i < count; i++) {
-      outputGradient.set(i, output.get(i) > 0f ? gradientAbove.get(i) : 0f);
-    }
-    outputGradient.push(rows);
   }
 
   private static int argmax(double[] values) {

@@ -14,6 +14,8 @@ final class Parameter {
   private final String name;
   private final Mirror values;
   private final GradientBuffer gradient;
+
+  /** A copy of the gradient in host memory; null where it lies there already. */
   private final Tensor hostGradient;
 
   /** A parameter of zeros; its memory lives as long as {@code arena}. */
@@ -21,7 +23,7 @@ final class Parameter {
     this.name = name;
     this.values = Mirror.allocate(arena, backend, type, shape);
     this.gradient = backend.allocateGradient(arena, shape);
-    this.hostGradient = Tensor.allocate(arena, DType.FLOAT32, shape);
+    this.hostGradient = backend.onHost() ? null : Tensor.allocate(arena, DType.FLOAT32, shape);
   }
 
   String name() {
@@ -37,10 +39,13 @@ final class Parameter {
   }
 
   /**
-   * The gradient added up so far, copied to host memory: compact float32, overwritten by the next
-   * call.
+   * The gradient added up so far, in host memory: compact float32, overwritten by the next call or
+   * accumulation.
    */
   Tensor readGradient() {
+    if (hostGradient == null) {
+      return gradient.tensor();
+    }
     hostGradient.copyFrom(gradient.tensor());
     return hostGradient;
   }

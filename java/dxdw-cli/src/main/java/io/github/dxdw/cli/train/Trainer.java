@@ -9,13 +9,10 @@ import java.util.Random;
  */
 public final class Trainer {
 
-  /** Micro-batches whose gradients are added up for one step. */
-  public static final int MICRO_BATCHES = 4;
-
   private final Network network;
   private final Dataset data;
   private final Recipe recipe;
-  private final Adam optimiser;
+  private final Optimiser optimiser;
   private final Random random;
   private int epochs;
 
@@ -24,7 +21,7 @@ public final class Trainer {
     this.network = network;
     this.data = data;
     this.recipe = recipe;
-    this.optimiser = new Adam(network.parameters(), recipe.decay());
+    this.optimiser = recipe.optimiser(network.parameters());
     this.random = new Random(seed);
   }
 

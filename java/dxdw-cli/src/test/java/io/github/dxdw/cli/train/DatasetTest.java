@@ -5,9 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.dxdw.DType;
+import io.github.dxdw.Tensor;
 import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Random;
@@ -25,10 +25,11 @@ class DatasetTest {
     assertEquals(10, digits.classes());
     assertArrayEquals(new int[] {0, 1, 2}, IntStream.range(0, 3).map(digits::label).toArray());
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment row = arena.allocate(ValueLayout.JAVA_FLOAT, 64);
-      digits.copyFeatures(0, row, 0);
-      assertEquals(5 / 16f, row.getAtIndex(ValueLayout.JAVA_FLOAT, 2));
-      assertEquals(13 / 16f, row.getAtIndex(ValueLayout.JAVA_FLOAT, 3));
+      Tensor rows = Tensor.allocate(arena, DType.BFLOAT16, 2, 64);
+      digits.copyFeatures(new int[] {9, 8, 0}, 1, 3, rows);
+      assertEquals(5 / 16f, rows.get(1, 2));
+      assertEquals(13 / 16f, rows.get(1, 3));
+      assertEquals(9 / 16f, rows.get(0, 2));
     }
   }
 
@@ -49,11 +50,12 @@ class DatasetTest {
     assertEquals(200, parts[1].size());
     Map<Float, Integer> seen = new HashMap<>();
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment value = arena.allocate(ValueLayout.JAVA_FLOAT);
+      Tensor value = Tensor.allocate(arena, DType.FLOAT32, 1, 1);
       for (Dataset part : parts) {
+        int[] order = Dataset.inOrder(part.size());
         for (int i = 0; i < part.size(); i++) {
-          part.copyFeatures(i, value, 0);
-          seen.put(value.get(ValueLayout.JAVA_FLOAT, 0), part.label(i));
+          part.copyFeatures(order, i, i + 1, value);
+          seen.put(value.get(0, 0), part.label(i));
         }
       }
     }

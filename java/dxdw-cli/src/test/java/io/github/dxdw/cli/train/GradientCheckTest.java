@@ -15,7 +15,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 class GradientCheckTest {
 
-  private static final Recipe RECIPE = new Recipe(1, 16, 2e-2f, 0.2f);
+  private static final Recipe RECIPE = new Recipe(1, 16, 4, Recipe.Rule.ADAM, 2e-2f, 0.2f);
   private static final Dataset DATA = Digits.load();
 
   @ParameterizedTest
