@@ -3,6 +3,7 @@ package io.github.dxdw;
 import io.github.dxdw.internal.Arguments;
 import io.github.dxdw.internal.Frame;
 import io.github.dxdw.internal.Library;
+import io.github.dxdw.internal.View;
 import java.nio.file.Path;
 import java.util.Optional;
 
@@ -496,6 +497,88 @@ public final class Dxdw {
       Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw, Options options) {
     return frameWeightedSumBackward(x, w, g, gx, gw, options)
         .explain(Frame.WEIGHTED_SUM_BACKWARD, 1, 1);
+  }
+
+  // ---- Plans for GPUs that need not be there ----
+
+  /**
+   * Says what {@link #y} of compact operands would run on a GPU of that kind, which need not be
+   * there.
+   *
+   * @param chip kind of GPU
+   * @param dtype type of the inputs and of Y
+   * @param t tokens T
+   * @param k inputs K
+   * @param n outputs N
+   * @return what would run; {@link Plan#threads()} counts thread blocks
+   * @throws IllegalArgumentException if an argument is null, a size is negative
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static Plan planY(Chip chip, DType dtype, long t, long k, long n) {
+    return planOn(chip, Frame.Y, 1, 1, dtype, dtype, new long[][] {{t, k}, {k, n}, {t, n}});
+  }
+
+  /**
+   * Says what {@link #dx} of compact operands would run on a GPU of that kind, which need not be
+   * there.
+   *
+   * @param chip kind of GPU
+   * @param dtype type of the inputs and of dX
+   * @param t tokens T
+   * @param k inputs K
+   * @param n outputs N
+   * @return what would run; {@link Plan#threads()} counts thread blocks
+   * @throws IllegalArgumentException if an argument is null, a size is negative
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static Plan planDx(Chip chip, DType dtype, long t, long k, long n) {
+    return planOn(chip, Frame.DX, 1, 1, dtype, dtype, new long[][] {{t, n}, {k, n}, {t, k}});
+  }
+
+  /**
+   * Says what {@link #dw} of compact operands would run on a GPU of that kind, which need not be
+   * there.
+   *
+   * @param chip kind of GPU
+   * @param dtype type of the inputs; dW is float32
+   * @param t tokens T
+   * @param k inputs K
+   * @param n outputs N
+   * @param split slices of T, from 0 to max(T, 1); 0 lets the library choose
+   * @param reduction how slices are added up
+   * @return what would run; {@link Plan#threads()} counts thread blocks
+   * @throws IllegalArgumentException if an argument is null, a size is negative, or split is out of
+   *     range
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static Plan planDw(
+      Chip chip, DType dtype, long t, long k, long n, int split, Reduction reduction) {
+    Arguments.present(reduction, "reduction");
+    return planOn(
+        chip,
+        Frame.DW,
+        split,
+        deterministic(reduction),
+        dtype,
+        DType.FLOAT32,
+        new long[][] {{t, k}, {t, n}, {k, n}});
+  }
+
+  private static Plan planOn(
+      Chip chip,
+      int function,
+      int split,
+      int deterministic,
+      DType inputs,
+      DType output,
+      long[][] shapes) {
+    Arguments.present(chip, "chip");
+    Arguments.present(inputs, "dtype");
+    return Library.frame()
+        .input(0, View.anywhereOnCuda(inputs, shapes[0], 0))
+        .input(1, View.anywhereOnCuda(inputs, shapes[1], 1))
+        .input(2, View.anywhereOnCuda(output, shapes[2], 2))
+        .planOn(function, split, deterministic, chip.capability(), chip.multiprocessors());
   }
 
   // ---- Frames ----

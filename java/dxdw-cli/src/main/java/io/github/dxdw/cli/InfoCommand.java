@@ -3,6 +3,7 @@ package io.github.dxdw.cli;
 import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
 import java.io.PrintWriter;
+import java.util.Locale;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Spec;
@@ -25,12 +26,35 @@ final class InfoCommand implements Runnable {
     line(out, "threads", Integer.toString(Dxdw.threads()));
     line(out, "java", Runtime.version() + ", " + System.getProperty("java.vendor"));
     for (Device device : Device.all()) {
-      line(out, device.toString(), device.name());
+      line(
+          out,
+          device.toString(),
+          device.isAvailable()
+              ? describe(device)
+              : "not available: " + device.unavailabilityCause());
     }
     Device gpu = Device.cuda(0);
-    if (!gpu.isAvailable()) {
+    if (!Device.all().contains(gpu)) {
       line(out, "cuda", "not available: " + gpu.unavailabilityCause());
     }
+  }
+
+  private static String describe(Device device) {
+    String text =
+        String.format(
+            Locale.ROOT,
+            "%s, %.1f of %.1f GB free",
+            device.name(),
+            device.freeBytes() / 1e9,
+            device.totalBytes() / 1e9);
+    return device.capability().isEmpty()
+        ? text
+        : text
+            + ", capability "
+            + device.capability()
+            + ", "
+            + device.multiprocessors()
+            + " multiprocessors";
   }
 
   private static void line(PrintWriter out, String name, String value) {

@@ -24,7 +24,7 @@ import picocli.CommandLine.Spec;
     scope = ScopeType.INHERIT,
     mixinStandardHelpOptions = true,
     versionProvider = Main.Version.class,
-    subcommands = {InfoCommand.class, TrainCommand.class, ShellCommand.class})
+    subcommands = {InfoCommand.class, PlanCommand.class, TrainCommand.class, ShellCommand.class})
 public final class Main implements Callable<Integer> {
 
   @Option(

@@ -158,7 +158,7 @@ final class TrainingOptions {
     }
   }
 
-  private static final class DTypeConverter implements ITypeConverter<DType> {
+  static final class DTypeConverter implements ITypeConverter<DType> {
     @Override
     public DType convert(String text) {
       return switch (text) {

@@ -70,7 +70,7 @@ class ShellTest {
             .persistence(new HashMap<>())
             .in(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)), null)
             .out(stream, stream, stream);
-    assertEquals(0, ShellCommand.start(jshell, List.of("--feedback", "normal")));
+    assertEquals(0, Shell.start(jshell, List.of("--feedback", "normal")));
     return output
         .toString(StandardCharsets.UTF_8)
         .replace("\r", "")

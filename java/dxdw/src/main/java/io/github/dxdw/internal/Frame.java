@@ -254,6 +254,22 @@ public final class Frame {
     } finally {
       clear();
     }
+    return plan();
+  }
+
+  /** Says what the call would run on a GPU of that kind. */
+  public Plan planOn(
+      int function, int split, int deterministic, int capability, int multiprocessors) {
+    try {
+      Native.planForChip(
+          function, operands, split, deterministic, options, capability, multiprocessors, plan);
+    } finally {
+      clear();
+    }
+    return plan();
+  }
+
+  private Plan plan() {
     return new Plan(
         dxdw_plan.kernel(plan).getString(0),
         dxdw_plan.level(plan).getString(0),

@@ -11,6 +11,7 @@ import java.lang.invoke.MethodHandle;
 final class Native {
   private static final MethodHandle CALL = dxdw_h.dxdw_call$handle();
   private static final MethodHandle EXPLAIN = dxdw_h.dxdw_explain$handle();
+  private static final MethodHandle PLAN_FOR_CHIP = dxdw_h.dxdw_plan_for_chip$handle();
   private static final MethodHandle LAST_ERROR = dxdw_h.dxdw_last_error$handle();
   private static final MethodHandle DESCRIPTION = dxdw_h.dxdw_build_description$handle();
   private static final MethodHandle SIMD_LEVEL = dxdw_h.dxdw_simd_level$handle();
@@ -110,6 +111,34 @@ final class Native {
     int status;
     try {
       status = (int) EXPLAIN.invokeExact(function, operands, split, deterministic, options, plan);
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+    check(status);
+  }
+
+  static void planForChip(
+      int function,
+      MemorySegment operands,
+      int split,
+      int deterministic,
+      MemorySegment options,
+      int capability,
+      int multiprocessors,
+      MemorySegment plan) {
+    int status;
+    try {
+      status =
+          (int)
+              PLAN_FOR_CHIP.invokeExact(
+                  function,
+                  operands,
+                  split,
+                  deterministic,
+                  options,
+                  capability,
+                  multiprocessors,
+                  plan);
     } catch (Throwable thrown) {
       throw rethrow(thrown);
     }

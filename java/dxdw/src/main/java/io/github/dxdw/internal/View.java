@@ -12,6 +12,9 @@ public final class View {
   /** Most dimensions that a tensor may have. */
   public static final int MAX_RANK = 32;
 
+  /** Room for each view of memory that is not there. */
+  private static final long PLACE_BYTES = 1L << 60;
+
   private static final int CPU = 1;
   private static final int CUDA = 2;
 
@@ -97,6 +100,20 @@ public final class View {
         shape.clone(),
         compactStrides(shape),
         0);
+  }
+
+  /**
+   * A compact view of CUDA memory that is not there, for planning: nobody may use what it looks at.
+   *
+   * @param place which of several such views this is; they don't overlap
+   */
+  public static View anywhereOnCuda(DType type, long[] shape, int place) {
+    long bytes = compactBytes(type, shape);
+    if (bytes > PLACE_BYTES) {
+      throw tooLarge("shape: " + Arrays.toString(shape) + " of " + type);
+    }
+    MemorySegment segment = MemorySegment.ofAddress((place + 1) * PLACE_BYTES);
+    return new View(segment, bytes, type, CUDA, 0, shape.clone(), compactStrides(shape), 0);
   }
 
   /** Another view of the same memory. The arrays are kept. */
