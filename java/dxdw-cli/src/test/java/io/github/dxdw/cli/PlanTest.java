@@ -18,7 +18,7 @@ class PlanTest {
     String dw = run.after("dW = X^T dY");
     assertTrue(dw.matches("hopper_\\w+\\+reduce: \\d+ tiles, \\d+ slices, .* waves, .* MB"), dw);
     assertTrue(run.after("Y  = X W").contains(" 1 slices"), run.out());
-    String crossover = run.after("dW has ");
+    String crossover = run.after("dW in one piece has ");
     assertTrue(crossover.matches("\\d+ tiles for 132 .* begin to pay at T = \\d+ .*"), crossover);
   }
 
