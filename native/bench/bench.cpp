@@ -106,7 +106,7 @@ struct Row {
 std::vector<Row> rows;
 
 void add_row(const Row &row) {
-  printf("%-48s %d  ", row.name.c_str(), row.threads);
+  printf("%-54s %d  ", row.name.c_str(), row.threads);
   for (const Result &r : row.results) {
     const int digits = r.rate < 100 ? 1 : 0;
     printf(" %s %.*f", r.name.c_str(), digits, r.rate);
