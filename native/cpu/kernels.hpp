@@ -16,18 +16,22 @@ struct Lines {
   int64_t line_stride, depth_stride;
 };
 
-// How a micro-kernel finds its operands. A: element (r, k) at a + r * a_line + k * a_depth. B: row k at b + k *
-// b_depth. In 32-bit units: one float, or one pair of bfloat16 (then k counts pairs).
+// What a micro-kernel works on; strides in elements. A: element (r, k) at a + r * a_line + k * a_depth. B: row k at b +
+// k * b_depth. In 32-bit units: one float, or one pair of bfloat16 (then k counts pairs).
 struct Tile {
   const float *a;
   int64_t a_line, a_depth;
   const float *b;
   int64_t b_depth;
   int64_t depth;
-  float *c;
+  // C = product, or from + product, rounded once to c_type. Rows side by side; `from` may be C itself when that is
+  // float32.
+  char *c;
   int64_t c_stride;
+  DType c_type;
+  const float *from;  // NULL: nothing is added
+  int64_t from_stride;
   int32_t rows, cols;  // at most mr, nr
-  bool add;            // c += product, or c = product
 };
 
 struct Kernels {

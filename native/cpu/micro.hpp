@@ -1,5 +1,5 @@
-// Micro-kernels: C[rows, cols] = or += A[rows, depth] . B[depth, cols], all accumulators in registers.
-// Each element is one chain of multiply-adds in rising order of depth that starts at +0.0.
+// Micro-kernels: C[rows, cols] = A[rows, depth] . B[depth, cols], or that added to what was there, all accumulators in
+// registers. Each element is one chain of multiply-adds in rising order of depth that starts at +0.0.
 #pragma once
 
 #include "kernels.hpp"
@@ -7,6 +7,7 @@
 
 namespace {
 
+using dxdw::DType;
 using dxdw::cpu::Tile;
 
 // What one step of depth does: a float, or a pair of bfloat16.
@@ -20,6 +21,35 @@ struct Pairs {
 };
 #endif
 
+template <int R, int V>
+DXDW_INLINE void add_from(Vec (&acc)[R][V], const float *from, int64_t stride, int last) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) {
+      const float *old = from + r * stride + v * kLanes;
+      acc[r][v] = v_add(v < V - 1 || last == kLanes ? v_load(old) : v_load_n(old, last), acc[r][v]);
+    }
+}
+
+template <typename T, int R, int V>
+DXDW_INLINE void put(const Vec (&acc)[R][V], const Tile &t, int last) {
+  typename T::Item *c = reinterpret_cast<typename T::Item *>(t.c);
+  if (last == kLanes) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) T::store(c + r * t.c_stride + v * kLanes, acc[r][v]);
+  } else {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < V - 1; ++v) T::store(c + r * t.c_stride + v * kLanes, acc[r][v]);
+      v_store_first<T>(c + r * t.c_stride + (V - 1) * kLanes, acc[r][V - 1], last);
+    }
+  }
+}
+
 // R rows of V vectors, the last of which has `last` live lanes. Packed: strides of A and B are the panel's. Masked: B
 // is not padded.
 template <typename Op, int R, int V, bool Packed, bool Masked>
@@ -28,7 +58,7 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
   const int64_t b_depth = Packed ? kTileCols : t.b_depth;
   const float *a = t.a, *b = t.b;
   if (R * V > 8)
-    for (int r = 0; r < R; ++r) __builtin_prefetch(t.c + r * t.c_stride, 1);
+    for (int r = 0; r < R; ++r) __builtin_prefetch(t.c + r * t.c_stride * dxdw::size_of(t.c_type), 1);
   // Unrolled whole, or the accumulators would live in memory.
   Vec acc[R][V];
 #pragma GCC unroll 16
@@ -46,16 +76,11 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
       for (int v = 0; v < V; ++v) acc[r][v] = Op::step(x, row[v], acc[r][v]);
     }
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    float *c = t.c + r * t.c_stride;
-#pragma GCC unroll 16
-    for (int v = 0; v < V; ++v, c += kLanes) {
-      if (v < V - 1 || last == kLanes)
-        v_store(c, t.add ? v_add(v_load(c), acc[r][v]) : acc[r][v]);
-      else
-        v_store_n(c, t.add ? v_add(v_load_n(c, last), acc[r][v]) : acc[r][v], last);
-    }
+  if (t.from != nullptr) add_from<R, V>(acc, t.from, t.from_stride, last);
+  switch (t.c_type) {
+    case DType::f32: return put<F32, R, V>(acc, t, last);
+    case DType::f16: return put<F16, R, V>(acc, t, last);
+    case DType::bf16: return put<BF16, R, V>(acc, t, last);
   }
 }
 

@@ -11,21 +11,42 @@ namespace {
 using dxdw::DType;
 using dxdw::cpu::Lines;
 
-// Lines side by side in memory: each depth step is a run of `count` elements.
-template <int W, typename T>
-void pack_runs(const typename T::Item *p, int64_t depth_stride, int count, int64_t depth, float *out) {
-  for (int64_t k = 0; k < depth; ++k, p += depth_stride, out += W)
-    for (int i = 0; i < W; i += kLanes) {
-      const int wanted = W - i < kLanes ? W - i : kLanes;
-      const int there = count - i < 0 ? 0 : count - i < wanted ? count - i : wanted;
-      const Vec v = there == 0 ? v_zero() : v_load_first<T>(p + i, there);
-      wanted == kLanes ? v_store(out + i, v) : v_store_n(out + i, v, wanted);
-    }
+// So many wide panels are written side by side where lines stand side by side in memory: long runs are read, few
+// streams written.
+constexpr int kPanelsAtOnce = 4;
+
+constexpr int least(int64_t a, int b) { return a < b ? static_cast<int>(a) : b; }
+
+// Lines side by side in memory: each step of depth is a run of `count` items of W-wide panels, `steps` steps in all.
+// load(step, line, n) gives the first n of kLanes lines.
+template <int W, typename Load>
+DXDW_INLINE void pack_run(int64_t k, int64_t line, int count, float *to, const Load &load) {
+#pragma GCC unroll 4
+  for (int i = 0; i < W; i += kLanes) {
+    const int wanted = least(W - i, kLanes), there = least(count - i, wanted);
+    const Vec v = there <= 0 ? v_zero() : load(k, line + i, there);
+    wanted == kLanes ? v_store(to + i, v) : v_store_n(to + i, v, wanted);
+  }
+}
+
+template <int W, typename Load>
+DXDW_INLINE void pack_runs(int64_t count, int64_t steps, float *out, const Load &load) {
+  constexpr int kAtOnce = W > kLanes ? kPanelsAtOnce : 1;
+  for (int64_t from = 0; from < count; from += kAtOnce * W)
+    for (int64_t k = 0; k < steps; ++k)
+      for (int64_t line = from; line < count && line < from + kAtOnce * W; line += W) {
+        float *const to = out + line * steps + k * W;
+        // Whole panels apart, so that the compiler knows their width.
+        if (count - line >= W)
+          pack_run<W>(k, line, W, to, load);
+        else
+          pack_run<W>(k, line, static_cast<int>(count - line), to, load);
+      }
 }
 
 // Depth contiguous in each line: squares of kLanes x kLanes are turned in registers.
 template <int W, typename T>
-void pack_turned(const typename T::Item *p, int64_t line_stride, int count, int64_t depth, float *out) {
+void pack_turned(const char *p, int64_t line_bytes, int count, int64_t depth, float *out) {
   for (int i = 0; i < W; i += kLanes) {
     const int wanted = W - i < kLanes ? W - i : kLanes;
     for (int64_t k = 0; k < depth; k += kLanes) {
@@ -33,7 +54,8 @@ void pack_turned(const typename T::Item *p, int64_t line_stride, int count, int6
       Vec square[kLanes];
 #pragma GCC unroll 16
       for (int j = 0; j < kLanes; ++j)
-        square[j] = j < wanted && i + j < count ? v_load_first<T>(p + (i + j) * line_stride + k, steps) : v_zero();
+        square[j] =
+            j < wanted && i + j < count ? v_load_first<T>(items<T>(p + (i + j) * line_bytes) + k, steps) : v_zero();
       v_transpose(square);
       float *to = out + k * W + i;
       for (int j = 0; j < steps; ++j)
@@ -54,13 +76,16 @@ void pack_any(const typename T::Item *p, int64_t line_stride, int64_t depth_stri
 template <int W, typename T>
 void pack_typed(const Lines &lines, float *out) {
   typedef typename T::Item Item;
-  for (int64_t line = 0; line < lines.count; line += W, out += W * lines.depth) {
-    const Item *p = reinterpret_cast<const Item *>(lines.data) + line * lines.line_stride;
-    const int count = lines.count - line < W ? static_cast<int>(lines.count - line) : W;
-    if (lines.line_stride == 1)
-      pack_runs<W, T>(p, lines.depth_stride, count, lines.depth, out);
-    else if (lines.depth_stride == 1)
-      pack_turned<W, T>(p, lines.line_stride, count, lines.depth, out);
+  const Item *p = items<T>(lines.data);
+  if (lines.line_stride == 1)
+    return pack_runs<W>(lines.count, lines.depth, out, [&](int64_t k, int64_t line, int n) {
+      return v_load_first<T>(p + k * lines.depth_stride + line, n);
+    });
+  for (int64_t line = 0; line < lines.count; line += W, out += W * lines.depth, p += W * lines.line_stride) {
+    const int count = least(lines.count - line, W);
+    if (lines.depth_stride == 1)
+      pack_turned<W, T>(reinterpret_cast<const char *>(p), lines.line_stride * static_cast<int64_t>(sizeof(Item)),
+                        count, lines.depth, out);
     else
       pack_any<W, T>(p, lines.line_stride, lines.depth_stride, count, lines.depth, out);
   }
@@ -82,21 +107,6 @@ DXDW_INLINE float pair(uint16_t low, uint16_t high) {
 }
 
 template <int W>
-void pack_pair_runs(const uint16_t *p, int64_t depth_stride, int count, int64_t depth, float *out) {
-  static const uint16_t zeros[W + kLanes] = {};
-  for (int64_t k = 0; k < depth; k += 2, out += W) {
-    const uint16_t *low = p + k * depth_stride;
-    const uint16_t *high = k + 1 < depth ? low + depth_stride : zeros;
-    for (int i = 0; i < W; i += kLanes) {
-      const int wanted = W - i < kLanes ? W - i : kLanes;
-      const int there = count - i < 0 ? 0 : count - i < wanted ? count - i : wanted;
-      const Vec v = v_pairs(low + i, high + i, there);
-      wanted == kLanes ? v_store(out + i, v) : v_store_n(out + i, v, wanted);
-    }
-  }
-}
-
-template <int W>
 void pack_pair_any(const uint16_t *p, int64_t line_stride, int64_t depth_stride, int count, int64_t depth, float *out) {
   for (int64_t k = 0; k < depth; k += 2, out += W) {
     for (int i = 0; i < count; ++i) {
@@ -109,16 +119,20 @@ void pack_pair_any(const uint16_t *p, int64_t line_stride, int64_t depth_stride,
 
 template <int W>
 void pack_pairs(const Lines &lines, float *out) {
-  const int64_t pairs = (lines.depth + 1) / 2;
-  for (int64_t line = 0; line < lines.count; line += W, out += W * pairs) {
-    const uint16_t *p = reinterpret_cast<const uint16_t *>(lines.data) + line * lines.line_stride;
-    const int count = lines.count - line < W ? static_cast<int>(lines.count - line) : W;
-    const int64_t even = lines.depth / 2 * 2;
-    if (lines.line_stride == 1) {
-      pack_pair_runs<W>(p, lines.depth_stride, count, lines.depth, out);
-    } else if (lines.depth_stride == 1 && lines.line_stride % 2 == 0) {
+  const int64_t pairs = (lines.depth + 1) / 2, even = lines.depth / 2 * 2;
+  const uint16_t *p = items<BF16>(lines.data);
+  if (lines.line_stride == 1) {
+    static const uint16_t zeros[kLanes] = {};
+    return pack_runs<W>(lines.count, pairs, out, [&](int64_t k, int64_t line, int n) {
+      const uint16_t *low = p + 2 * k * lines.depth_stride + line;
+      return v_pairs(low, 2 * k < even ? low + lines.depth_stride : zeros, n);
+    });
+  }
+  for (int64_t line = 0; line < lines.count; line += W, out += W * pairs, p += W * lines.line_stride) {
+    const int count = least(lines.count - line, W);
+    if (lines.depth_stride == 1) {
       // Two neighbours are one 32-bit item that is moved as it is; an odd last one follows alone.
-      pack_turned<W, F32>(reinterpret_cast<const float *>(p), lines.line_stride / 2, count, even / 2, out);
+      pack_turned<W, F32>(reinterpret_cast<const char *>(p), lines.line_stride * 2, count, even / 2, out);
       pack_pair_any<W>(p + even, lines.line_stride, 1, count, lines.depth - even, out + W * (even / 2));
     } else {
       pack_pair_any<W>(p, lines.line_stride, lines.depth_stride, count, lines.depth, out);

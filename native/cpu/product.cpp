@@ -54,6 +54,7 @@ struct Blocks {
   bool add;
   bool pairs;  // packed as pairs of bfloat16
   bool a_direct, b_direct;
+  bool rows_side_by_side;  // in C
   Finish finish;
   int64_t tile_rows;  // rows of a micro-tile
   int64_t row_panels, col_panels, depth_blocks;
@@ -119,9 +120,11 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   s.pairs = k.bf16_pairs && p.a.type == DType::bf16 && p.precision != DXDW_PRECISION_EXACT;
   s.col_panels = ceil_div(s.c.cols, k.nr);
   s.depth_blocks = std::max<int64_t>(1, ceil_div(p.contraction(), kBlock));
+  s.rows_side_by_side = s.c.col_stride == 1 || s.c.cols == 1;
   s.finish = split_finish;
-  if (split_finish == Finish::direct && (s.c.type != DType::f32 || (s.c.col_stride != 1 && s.c.cols > 1)))
-    s.finish = Finish::scratch;
+  // A micro-kernel can write C itself unless sums must rest between blocks in more than C's 16 bits.
+  const bool rests_in_c = s.c.type == DType::f32 || (s.depth_blocks == 1 && !s.add);
+  if (split_finish == Finish::direct && !(s.rows_side_by_side && rests_in_c)) s.finish = Finish::scratch;
   s.a_direct = s.col_panels <= kDirectUses && readable_in_place(s);
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
   s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, k.mr)) : k.mr;
@@ -202,22 +205,27 @@ struct Step {
   int64_t col, panels, block, blocks;
 };
 
-float *packed_panel(const Run &run, const Step &step, int64_t panel, int64_t block) {
-  return reinterpret_cast<float *>(run.packed_b + (block * step.panels + panel) * run.s.panel_bytes());
-}
-
 int64_t depth_of_block(const Blocks &s, int64_t block) { return std::min(kBlock, s.a.cols - block * kBlock); }
+
+// Panels of a block stand close together, blocks at full size: only the last may be shorter.
+float *packed_panel(const Run &run, const Step &step, int64_t panel, int64_t block) {
+  const int64_t panel_floats = kernels().nr * run.s.units(depth_of_block(run.s, step.block + block));
+  char *const start = run.packed_b + block * step.panels * run.s.panel_bytes();
+  return reinterpret_cast<float *>(start) + panel * panel_floats;
+}
 
 void pack_b(const Run &run, const Step &step, int64_t task) {
   const Blocks &s = run.s;
   const Kernels &k = kernels();
   const int64_t end = std::min(step.panels * step.blocks, (task + 1) * s.pack_group);
-  for (int64_t i = task * s.pack_group; i < end; ++i) {
+  for (int64_t i = task * s.pack_group; i < end;) {
     const int64_t panel = i % step.panels, block = i / step.panels;
-    const int64_t col = (step.col + panel) * k.nr, cols = std::min<int64_t>(k.nr, s.c.cols - col);
+    const int64_t panels = std::min(end - i, step.panels - panel);
+    const int64_t col = (step.col + panel) * k.nr, cols = std::min<int64_t>(panels * k.nr, s.c.cols - col);
     const int64_t at = (step.block + block) * kBlock;
     const Lines lines = lines_of_b(s, col, cols, at, depth_of_block(s, step.block + block));
     (s.pairs ? k.pack_b_pairs : k.pack_b)(lines, packed_panel(run, step, panel, block));
+    i += panels;
   }
 }
 
@@ -233,18 +241,18 @@ void begin(const Blocks &s, const Matrix &target, const Matrix &into) {
   if (s.add && s.finish == Finish::scratch) load_tile(target, into);
 }
 
-// From scratch to C, once.
+// From scratch to C, once; the last micro-kernel may have done so itself.
 void end(const Blocks &s, const Matrix &target, const Matrix &into) {
-  if (s.finish == Finish::scratch) store_tile(target, into);
+  if (s.finish == Finish::scratch && !s.rows_side_by_side) store_tile(target, into);
   if (s.finish == Finish::atomic) add_tile_atomically(target, into);
 }
 
-// Asks for the next rows of A while the current ones are used.
-void prefetch_rows(const Matrix &a, int64_t row, int64_t rows, int64_t k, int64_t depth) {
-  if (a.col_stride != 1) return;
-  const int64_t bytes = depth * size_of(a.type);
-  for (int64_t r = row; r < std::min(a.rows, row + rows); ++r)
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(a.at(r, k) + at, 0, 2);
+// Asks for rows of an operand that is read in place, while others are used.
+void prefetch_rows(const Matrix &m, int64_t row, int64_t rows, int64_t col, int64_t cols) {
+  if (m.col_stride != 1) return;
+  const int64_t bytes = cols * size_of(m.type);
+  for (int64_t r = row; r < std::min(m.rows, row + rows); ++r)
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(m.at(r, col) + at, 0, 2);
 }
 
 // All micro-tiles of a part over one block of the contraction.
@@ -261,8 +269,12 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
   Tile tile;
   tile.depth = s.units(depth);
-  tile.c_stride = part.into.row_stride;
-  tile.add = step.block + block > 0 || (s.add && s.finish != Finish::atomic);
+  const bool adds = step.block + block > 0 || (s.add && s.finish != Finish::atomic);
+  const bool ends = s.finish == Finish::scratch && s.rows_side_by_side && block == step.blocks - 1;
+  const Matrix &to = ends ? part.target : part.into;
+  tile.c_stride = to.row_stride;
+  tile.c_type = to.type;
+  tile.from_stride = part.into.row_stride;
   // In 32-bit units: a pair is one.
   const int64_t unit = s.pairs ? 2 : 1;
   tile.a_line = !s.a_direct ? 1 : s.a.row_stride / unit;
@@ -270,6 +282,8 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
   // The inner loop runs over the operand that the caches hold.
   const bool rows_outside = col_panels * s.panel_bytes() * depth / kBlock <= kCachedBytes;
+  // Each tile asks for its share of the next block of a B in place.
+  const int64_t ahead = ceil_div(kBlock, row_panels * col_panels);
   for (int64_t i = 0; i < row_panels * col_panels; ++i) {
     const int64_t r = rows_outside ? i / col_panels : i % row_panels;
     const int64_t q = rows_outside ? i % col_panels : i / row_panels;
@@ -280,13 +294,15 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
     tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
                         : packed_panel(run, step, part.col_from + q, block);
     if (s.a_direct && rows_outside && q == 0) prefetch_rows(s.a, first_row + row + s.tile_rows, s.tile_rows, at, depth);
+    if (s.b_direct) prefetch_rows(s.b, at + kBlock + i * ahead, ahead, first_col, cols);
+    const float *const from = reinterpret_cast<const float *>(s.by_tile() ? part.into.data : part.into.at(row, col));
+    tile.from = adds ? from : nullptr;
+    tile.c = s.by_tile() && !ends ? part.into.data : to.at(row, col);
     if (!s.by_tile()) {
-      tile.c = reinterpret_cast<float *>(part.into.at(row, col));
       micro(tile);
       continue;
     }
     const Matrix target = part.target.block(row, col, tile.rows, tile.cols);
-    tile.c = reinterpret_cast<float *>(part.into.data);
     begin(s, target, part.into);
     micro(tile);
     end(s, target, part.into);
@@ -499,19 +515,21 @@ void run_small(const Product &p) {
   tile.a_depth = p.a.col_stride;
   tile.b_depth = p.b.row_stride;
   tile.c_stride = p.c.row_stride;
+  tile.c_type = DType::f32;
   for (int64_t row = 0; row < p.c.rows; row += k.mr)
     for (int64_t col = 0; col < p.c.cols; col += k.nr) {
       tile.rows = static_cast<int32_t>(std::min<int64_t>(k.mr, p.c.rows - row));
       tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, p.c.cols - col));
-      tile.c = reinterpret_cast<float *>(p.c.at(row, col));
-      tile.add = p.add;
+      tile.c = p.c.at(row, col);
+      tile.from_stride = p.c.row_stride;
+      tile.from = p.add ? reinterpret_cast<const float *>(tile.c) : nullptr;
       int64_t at = 0;
       do {
         tile.a = reinterpret_cast<const float *>(p.a.at(row, at));
         tile.b = reinterpret_cast<const float *>(p.b.at(at, col));
         tile.depth = std::min(kBlock, p.contraction() - at);
         k.tile_direct(tile);
-        tile.add = true;
+        tile.from = reinterpret_cast<const float *>(tile.c);
         at += kBlock;
       } while (at < p.contraction());
     }

@@ -18,16 +18,6 @@ DXDW_INLINE auto with_type(DType type, const Body &body) {
   }
 }
 
-template <typename T>
-DXDW_INLINE const typename T::Item *items(const char *p) {
-  return reinterpret_cast<const typename T::Item *>(p);
-}
-
-template <typename T>
-DXDW_INLINE typename T::Item *items(char *p) {
-  return reinterpret_cast<typename T::Item *>(p);
-}
-
 // ---- Conversion: destination = source; through float32, one rounding ----
 
 template <typename From, typename To>

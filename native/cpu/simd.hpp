@@ -119,6 +119,14 @@ DXDW_INLINE void v_to_f16(uint16_t *p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 DXDW_INLINE void v_to_bf16(uint16_t *p, Vec v) {
+#if defined(DXDW_LEVEL_AVX512BF16)
+  // The chip's own conversion takes subnormals as zero; all else it rounds as the code below does.
+  constexpr int kSubnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask(v, kSubnormal) == 0, 1)) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), (__m256i)_mm512_cvtneps_pbh(v));
+    return;
+  }
+#endif
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i high = _mm512_srli_epi32(bits, 16);
   const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -342,6 +350,16 @@ struct BF16 {
   DXDW_INLINE void store(Item *p, Vec v) { v_to_bf16(p, v); }
 };
 
+template <typename T>
+DXDW_INLINE const typename T::Item *items(const char *p) {
+  return reinterpret_cast<const typename T::Item *>(p);
+}
+
+template <typename T>
+DXDW_INLINE typename T::Item *items(char *p) {
+  return reinterpret_cast<typename T::Item *>(p);
+}
+
 // First n of kLanes elements, zeros behind them, without touching memory beyond.
 template <typename T>
 DXDW_INLINE Vec v_load_first(const typename T::Item *p, int n) {
@@ -355,6 +373,7 @@ DXDW_INLINE Vec v_load_first(const typename T::Item *p, int n) {
 template <typename T>
 DXDW_INLINE void v_store_first(typename T::Item *p, Vec v, int n) {
   if (n == kLanes) return T::store(p, v);
+  if (sizeof(typename T::Item) == sizeof(float)) return v_store_n(reinterpret_cast<float *>(p), v, n);
   typename T::Item items[kLanes];
   T::store(items, v);
   for (int i = 0; i < n; ++i) p[i] = items[i];
