@@ -255,20 +255,26 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
                          : "memory");
           }
           if (p.epilogue == Epilogue::kElements) {
-            // A warp takes a row of 32 columns at a time.
+            // A warp takes rows of 32 columns, eight at a time.
             ptx::named_barrier(bar, 128);
             const int64_t col = col0 + part * 32 + lane;
 #pragma unroll 1
-            for (int line_of = warp; line_of < 64; line_of += 4) {
-              const int64_t row = row0 + line_of;
-              float value;
-              asm volatile("ld.shared.f32 %0, [%1];"
-                           : "=f"(value)
-                           : "r"(buffer + swizzled(line_of, lane / 4) + 4 * (lane % 4)));
-              if (row < p.rows && col < p.cols)
-                put(p.target.data, p.target.type,
-                    unit.slice * p.target.slice_stride + row * p.target.row_stride + col * p.target.col_stride, value,
-                    p.target.add, p.target.atomic);
+            for (int first = warp; first < 64; first += 32) {
+              int64_t elements[8];
+              bool inside[8];
+              float values[8];
+#pragma unroll
+              for (int i = 0; i < 8; ++i) {
+                const int at = first + 4 * i;
+                const int64_t row = row0 + at;
+                asm volatile("ld.shared.f32 %0, [%1];"
+                             : "=f"(values[i])
+                             : "r"(buffer + swizzled(at, lane / 4) + 4 * (lane % 4)));
+                elements[i] =
+                    unit.slice * p.target.slice_stride + row * p.target.row_stride + col * p.target.col_stride;
+                inside[i] = row < p.rows && col < p.cols;
+              }
+              put(p.target.data, p.target.type, elements, inside, values, p.target.add, p.target.atomic);
             }
           } else {
             ptx::fence_proxy_async();

@@ -192,16 +192,19 @@ __global__ void __launch_bounds__(kThreads) mma_kernel(const MmaArguments p) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int64_t row = row0 + warp_m + i * 16 + half * 8 + lane / 4;
-        if (row >= p.a.lines) continue;
+        int64_t elements[8];
+        bool inside[8];
+        float values[8];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int64_t col = col0 + warp_n + j * 8 + lane % 4 * 2 + e;
-            if (col >= p.b.lines) continue;
-            put(p.c.data, p.c.type, slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride,
-                sum[i][j][half * 2 + e], p.c.add, p.c.atomic);
+            elements[2 * j + e] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+            inside[2 * j + e] = row < p.a.lines && col < p.b.lines;
+            values[2 * j + e] = sum[i][j][half * 2 + e];
           }
+        put(p.c.data, p.c.type, elements, inside, values, p.c.add, p.c.atomic);
       }
   }
 }

@@ -147,14 +147,15 @@ __global__ void __launch_bounds__(kThreads, 2) simt_kernel(const SimtArguments p
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       const int64_t row = row0 + i / 4 * 64 + ty * 4 + i % 4;
-      if (row >= p.a.lines) continue;
+      int64_t elements[R];
+      bool inside[R];
 #pragma unroll
       for (int j = 0; j < R; ++j) {
         const int64_t col = col0 + j / 4 * 64 + tx * 4 + j % 4;
-        if (col >= p.b.lines) continue;
-        put(p.c.data, p.c.type, slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride, sum[i][j],
-            p.c.add, p.c.atomic);
+        elements[j] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+        inside[j] = row < p.a.lines && col < p.b.lines;
       }
+      put(p.c.data, p.c.type, elements, inside, sum[i], p.c.add, p.c.atomic);
     }
   }
 }

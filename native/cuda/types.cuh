@@ -46,13 +46,45 @@ __device__ __forceinline__ void store_any(char *data, DType type, int64_t elemen
   }
 }
 
-// One result to its place: assigned, added with one rounding, or added atomically (float32; subnormal sums become 0).
-__device__ __forceinline__ void put(char *data, DType type, int64_t element, float value, bool add, bool atomic) {
-  if (atomic) {
-    atomicAdd(reinterpret_cast<float *>(data) + element, value);
-  } else {
-    store_any(data, type, element, add ? load_any(data, type, element) + value : value);
+template <typename T, int kCount>
+__device__ __forceinline__ void put_typed(char *data, const int64_t (&elements)[kCount], const bool (&inside)[kCount],
+                                          const float (&values)[kCount], bool add) {
+  T *out = reinterpret_cast<T *>(data);
+  T old[kCount];
+  if (add) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (inside[i]) old[i] = out[elements[i]];
   }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (inside[i]) out[elements[i]] = from_float<T>(add ? to_float(old[i]) + values[i] : values[i]);
+}
+
+// Results to their places: assigned, added with one rounding, or added atomically (float32; subnormal sums become 0). All
+// old values are read before any is written, so that the reads overlap.
+template <int kCount>
+__device__ __forceinline__ void put(char *data, DType type, const int64_t (&elements)[kCount],
+                                    const bool (&inside)[kCount], const float (&values)[kCount], bool add,
+                                    bool atomic) {
+  if (atomic) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (inside[i]) atomicAdd(reinterpret_cast<float *>(data) + elements[i], values[i]);
+    return;
+  }
+  switch (type) {
+    case DType::f32: put_typed<float>(data, elements, inside, values, add); break;
+    case DType::f16: put_typed<__half>(data, elements, inside, values, add); break;
+    default: put_typed<__nv_bfloat16>(data, elements, inside, values, add); break;
+  }
+}
+
+__device__ __forceinline__ void put(char *data, DType type, int64_t element, float value, bool add, bool atomic) {
+  const int64_t elements[] = {element};
+  const bool inside[] = {true};
+  const float values[] = {value};
+  put(data, type, elements, inside, values, add, atomic);
 }
 
 }  // namespace cuda

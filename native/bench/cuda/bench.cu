@@ -1,0 +1,465 @@
+// Times the CUDA backend against cuBLASLt on one GPU: Y, dX, dW assigned and added in place, weighted sums, fp32.
+//
+//   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--seconds S]
+//
+// cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and the
+// fastest of its first 32. Every arm runs over the same rotating sets of operands, larger together than the L2 cache;
+// arms alternate; each launch stands between two events, and the median is told. Data: normal, random. The copy of 1 GiB
+// and the clock tell what the machine gave at that time.
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dxdw.h"
+
+namespace {
+
+#define CUDA(expression)                                                                            \
+  do {                                                                                              \
+    const cudaError_t error_of_call = (expression);                                                 \
+    if (error_of_call != cudaSuccess) {                                                             \
+      fprintf(stderr, "%d: %s: %s\n", __LINE__, #expression, cudaGetErrorString(error_of_call));    \
+      exit(1);                                                                                      \
+    }                                                                                               \
+  } while (0)
+
+#define DXDW(expression)                                                     \
+  do {                                                                       \
+    if ((expression) != DXDW_OK) {                                           \
+      fprintf(stderr, "%d: %s: %s\n", __LINE__, #expression, dxdw_last_error()); \
+      exit(1);                                                               \
+    }                                                                        \
+  } while (0)
+
+int runs = 20;
+FILE *json = nullptr;
+bool first_line = true;
+
+// ---- Data ----
+
+__global__ void fill_normal(void *data, int64_t count, uint64_t seed, bool is_float) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count; i += gridDim.x * int64_t{blockDim.x}) {
+    uint64_t z = seed + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(i + 1);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    const float u = (static_cast<uint32_t>(z) + 0.5f) * 0x1p-32f, v = static_cast<uint32_t>(z >> 32) * 0x1p-32f;
+    const float value = sqrtf(-2 * logf(u)) * cospif(2 * v);
+    if (is_float)
+      reinterpret_cast<float *>(data)[i] = value;
+    else
+      reinterpret_cast<__nv_bfloat16 *>(data)[i] = __float2bfloat16(value);
+  }
+}
+
+void *filled(int64_t count, bool is_float, uint64_t seed) {
+  void *data;
+  CUDA(cudaMalloc(&data, static_cast<size_t>(count * (is_float ? 4 : 2)) + 256));
+  fill_normal<<<1024, 256>>>(data, count, seed, is_float);
+  CUDA(cudaGetLastError());
+  return data;
+}
+
+// ---- Timing ----
+
+struct Timer {
+  cudaEvent_t start, end;
+  dxdw_event *our_start, *our_end;
+  dxdw_stream *stream;
+  Timer() {
+    CUDA(cudaEventCreate(&start));
+    CUDA(cudaEventCreate(&end));
+    DXDW(dxdw_stream_create(0, &stream));
+    DXDW(dxdw_event_create(0, &our_start));
+    DXDW(dxdw_event_create(0, &our_end));
+  }
+};
+
+Timer *timer;
+
+double time_ours(const std::function<void()> &call) {
+  double milliseconds;
+  DXDW(dxdw_event_record(timer->our_start, timer->stream));
+  call();
+  DXDW(dxdw_event_record(timer->our_end, timer->stream));
+  DXDW(dxdw_event_synchronize(timer->our_end));
+  DXDW(dxdw_event_elapsed(timer->our_start, timer->our_end, &milliseconds));
+  return milliseconds;
+}
+
+double time_theirs(const std::function<void()> &call) {
+  float milliseconds;
+  CUDA(cudaEventRecord(timer->start, nullptr));
+  call();
+  CUDA(cudaEventRecord(timer->end, nullptr));
+  CUDA(cudaEventSynchronize(timer->end));
+  CUDA(cudaEventElapsedTime(&milliseconds, timer->start, timer->end));
+  return milliseconds;
+}
+
+struct Arm {
+  std::string name;
+  bool ours;
+  std::function<void(int)> call;  // on the set of operands of that number
+  std::vector<double> times;
+
+  double median() {
+    std::sort(times.begin(), times.end());
+    return times.empty() ? NAN : times[times.size() / 2];
+  }
+};
+
+// Alternates the arms over the sets.
+void measure(std::vector<Arm> *arms, int sets) {
+  for (int round = -3; round < runs; ++round)
+    for (Arm &arm : *arms) {
+      const int set = (round + 3) % sets;
+      const auto call = [&] { arm.call(set); };
+      const double milliseconds = arm.ours ? time_ours(call) : time_theirs(call);
+      if (round >= 0) arm.times.push_back(milliseconds);
+    }
+}
+
+void report(const std::string &shape, const std::string &what, double flop, double bytes, std::vector<Arm> *arms) {
+  const double floor_ms = std::max(flop / 720e12, bytes / 4.25e12) * 1e3;
+  printf("%-26s %-10s floor %8.4f", shape.c_str(), what.c_str(), floor_ms);
+  double ours = 0, best = 0;
+  for (Arm &arm : *arms) {
+    const double t = arm.median();
+    printf("  %s %8.4f", arm.name.c_str(), t);
+    if (arm.ours && ours == 0) ours = t;
+    if (!arm.ours && (best == 0 || t < best)) best = t;
+  }
+  if (flop > 0) printf("  %6.1f TFLOP/s", flop / ours * 1e-9);
+  if (flop == 0) printf("  %6.0f GB/s", bytes / ours * 1e-6);
+  if (best > 0) printf("  ratio %.3f", best / ours);
+  printf("\n");
+  if (json == nullptr) return;
+  fprintf(json, "%s\n  {\"shape\": \"%s\", \"what\": \"%s\", \"flop\": %.0f, \"bytes\": %.0f, \"floor_ms\": %.5f",
+          first_line ? "" : ",", shape.c_str(), what.c_str(), flop, bytes, floor_ms);
+  for (Arm &arm : *arms) {
+    arm.median();
+    fprintf(json, ", \"%s\": {\"median_ms\": %.5f, \"min_ms\": %.5f, \"max_ms\": %.5f}", arm.name.c_str(), arm.median(),
+            arm.times.front(), arm.times.back());
+  }
+  fprintf(json, "}");
+  first_line = false;
+}
+
+// ---- cuBLASLt ----
+
+// The few declarations of cuBLASLt's header that are needed, so that the program builds where the header is missing.
+using LtHandle = void *;
+using LtDesc = void *;
+using LtLayout = void *;
+using LtPreference = void *;
+struct LtAlgorithm {
+  uint64_t data[8];
+};
+struct LtResult {
+  LtAlgorithm algorithm;
+  size_t workspace;
+  int32_t state;
+  float waves;
+  int32_t reserved[4];
+};
+constexpr int32_t kLtNoTranspose = 0, kLtTranspose = 1;
+constexpr int32_t kLtCompute32F = 68;
+constexpr int32_t kLtTransA = 3, kLtTransB = 4, kLtMostWorkspace = 1;
+
+struct Cublas {
+  void *library = nullptr;
+  LtHandle handle = nullptr;
+  void *workspace = nullptr;
+  static constexpr size_t kWorkspace = 64 << 20;
+
+  int (*Create)(LtHandle *);
+  int (*MatmulDescCreate)(LtDesc *, int32_t compute, int32_t scale);
+  int (*MatmulDescSetAttribute)(LtDesc, int32_t attribute, const void *value, size_t bytes);
+  int (*MatrixLayoutCreate)(LtLayout *, int32_t type, uint64_t rows, uint64_t cols, int64_t pitch);
+  int (*MatmulPreferenceCreate)(LtPreference *);
+  int (*MatmulPreferenceSetAttribute)(LtPreference, int32_t attribute, const void *value, size_t bytes);
+  int (*MatmulAlgoGetHeuristic)(LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference, int count,
+                                LtResult *results, int *returned);
+  int (*Matmul)(LtHandle, LtDesc, const void *alpha, const void *a, LtLayout, const void *b, LtLayout, const void *beta,
+                const void *c, LtLayout, void *d, LtLayout, const LtAlgorithm *, void *workspace, size_t, cudaStream_t);
+  size_t (*GetVersion)();
+
+  bool open() {
+    const char *path = getenv("CUBLASLT");
+    for (const char *name : {path, "libcublasLt.so.13", "libcublasLt.so.12"})
+      if (library == nullptr && name != nullptr) library = dlopen(name, RTLD_NOW);
+    if (library == nullptr) {
+      printf("cuBLASLt was not found: %s\n", dlerror());
+      return false;
+    }
+#define LT(name) name = reinterpret_cast<decltype(name)>(dlsym(library, "cublasLt" #name))
+    LT(Create);
+    LT(MatmulDescCreate);
+    LT(MatmulDescSetAttribute);
+    LT(MatrixLayoutCreate);
+    LT(MatmulPreferenceCreate);
+    LT(MatmulPreferenceSetAttribute);
+    LT(MatmulAlgoGetHeuristic);
+    LT(Matmul);
+    LT(GetVersion);
+#undef LT
+    CUDA(cudaMalloc(&workspace, kWorkspace));
+    return Create(&handle) == 0;
+  }
+};
+
+// Column-major D = op(A) . op(B), or += in place.
+struct LtProduct {
+  Cublas *lt;
+  LtDesc desc;
+  LtLayout a, b, d;
+  std::vector<LtResult> found;
+  float alpha = 1, beta;
+
+  LtProduct(Cublas *cublas, int32_t op_a, int32_t op_b, int64_t m, int64_t n, int64_t k, int64_t lda,
+            int64_t ldb, int64_t ldd, cudaDataType in, cudaDataType out, int32_t compute, bool add)
+      : lt(cublas), beta(add ? 1.0f : 0.0f) {
+    lt->MatmulDescCreate(&desc, compute, CUDA_R_32F);
+    lt->MatmulDescSetAttribute(desc, kLtTransA, &op_a, sizeof op_a);
+    lt->MatmulDescSetAttribute(desc, kLtTransB, &op_b, sizeof op_b);
+    lt->MatrixLayoutCreate(&a, in, op_a == kLtNoTranspose ? m : k, op_a == kLtNoTranspose ? k : m, lda);
+    lt->MatrixLayoutCreate(&b, in, op_b == kLtNoTranspose ? k : n, op_b == kLtNoTranspose ? n : k, ldb);
+    lt->MatrixLayoutCreate(&d, out, m, n, ldd);
+    LtPreference preference;
+    lt->MatmulPreferenceCreate(&preference);
+    size_t bytes = Cublas::kWorkspace;
+    lt->MatmulPreferenceSetAttribute(preference, kLtMostWorkspace, &bytes, sizeof bytes);
+    found.resize(32);
+    int count = 0;
+    lt->MatmulAlgoGetHeuristic(lt->handle, desc, a, b, d, d, preference, 32, found.data(), &count);
+    found.resize(static_cast<size_t>(count));
+  }
+  bool run(size_t algorithm, const void *pa, const void *pb, void *pd) {
+    return lt->Matmul(lt->handle, desc, &alpha, pa, a, pb, b, &beta, pd, d, pd, d, &found[algorithm].algorithm, lt->workspace,
+                      Cublas::kWorkspace, nullptr) == 0;
+  }
+  // The fastest of those found, by three timed runs each.
+  size_t fastest(const void *pa, const void *pb, void *pd) {
+    size_t best = 0;
+    double best_time = 1e30;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (!run(i, pa, pb, pd)) continue;
+      double time = 1e30;
+      for (int repeat = 0; repeat < 3; ++repeat)
+        time = std::min(time, time_theirs([&] { run(i, pa, pb, pd); }));
+      if (time < best_time) best_time = time, best = i;
+    }
+    return best;
+  }
+};
+
+// ---- Products ----
+
+struct Shape {
+  const char *name;
+  int64_t t, k, n;
+};
+
+dxdw_tensor matrix(void *data, int64_t *shape, bool is_float) {
+  return {data, DXDW_CUDA, 0, 2, static_cast<uint8_t>(is_float ? DXDW_FLOAT : DXDW_BFLOAT),
+          static_cast<uint8_t>(is_float ? 32 : 16), 1, shape, nullptr, 0};
+}
+
+void bench_products(const Shape &s, Cublas *lt, bool fp32) {
+  const int64_t t = s.t, k = s.k, n = s.n, size = fp32 ? 4 : 2;
+  const int64_t set_bytes = (t * k + t * n + k * n) * size + k * n * 4;
+  const int sets = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(8, (int64_t{240} << 20) / set_bytes + 1)));
+  std::vector<void *> x, w, dy, dw, out;
+  for (int i = 0; i < sets; ++i) {
+    const uint64_t seed = static_cast<uint64_t>(i) * 10;
+    x.push_back(filled(t * k, fp32, seed + 1));
+    w.push_back(filled(k * n, fp32, seed + 2));
+    dy.push_back(filled(t * n, fp32, seed + 3));
+    dw.push_back(filled(k * n, true, seed + 4));
+    out.push_back(filled(t * std::max(k, n), fp32, seed + 5));
+  }
+  int64_t x_shape[] = {t, k}, w_shape[] = {k, n}, dy_shape[] = {t, n};
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.stream = timer->stream;
+  const double flop = 2.0 * t * k * n;
+  const cudaDataType in = fp32 ? CUDA_R_32F : CUDA_R_16BF;
+  const int32_t compute = kLtCompute32F;
+  char label[64];
+  snprintf(label, sizeof label, "%s%s", s.name, fp32 ? " fp32" : "");
+
+  const auto both = [&](const char *what, double bytes, std::vector<Arm> arms, LtProduct *product,
+                        const std::vector<void *> &a, const std::vector<void *> &b, const std::vector<void *> &d) {
+    if (product != nullptr && !product->found.empty()) {
+      arms.push_back({"first", false, [&, product](int i) { product->run(0, a[i], b[i], d[i]); }, {}});
+      const size_t best = product->fastest(a[0], b[0], d[0]);
+      arms.push_back({"best32", false, [&, product, best](int i) { product->run(best, a[i], b[i], d[i]); }, {}});
+    }
+    measure(&arms, sets);
+    report(label, what, flop, bytes, &arms);
+  };
+  const double in_bytes = static_cast<double>(size);
+  {
+    LtProduct *peer = lt == nullptr ? nullptr
+                                    : new LtProduct(lt, kLtNoTranspose, kLtNoTranspose, n, t, k, n, k, n, in, in, compute, false);
+    both("Y", in_bytes * (t * k + k * n + t * n),
+         {{"ours", true,
+           [&](int i) {
+             const dxdw_tensor a = matrix(x[i], x_shape, fp32), b = matrix(w[i], w_shape, fp32),
+                               c = matrix(out[i], dy_shape, fp32);
+             DXDW(y_launch(&a, &b, &c, &options));
+           },
+           {}}},
+         peer, w, x, out);
+  }
+  {
+    LtProduct *peer = lt == nullptr ? nullptr
+                                    : new LtProduct(lt, kLtTranspose, kLtNoTranspose, k, t, n, n, n, k, in, in, compute, false);
+    both("dX", in_bytes * (t * k + k * n + t * n),
+         {{"ours", true,
+           [&](int i) {
+             const dxdw_tensor a = matrix(dy[i], dy_shape, fp32), b = matrix(w[i], w_shape, fp32),
+                               c = matrix(out[i], x_shape, fp32);
+             DXDW(dx_launch(&a, &b, &c, &options));
+           },
+           {}}},
+         peer, w, dy, out);
+  }
+  for (bool add : {false, true}) {
+    options.accumulate = add ? DXDW_ADD : DXDW_ASSIGN;
+    LtProduct *peer = lt == nullptr ? nullptr
+                                    : new LtProduct(lt, kLtNoTranspose, kLtTranspose, n, k, t, n, k, n, in, CUDA_R_32F,
+                                                    compute, add);
+    const auto arm = [&](int deterministic) {
+      return [&, deterministic](int i) {
+        const dxdw_tensor a = matrix(x[i], x_shape, fp32), b = matrix(dy[i], dy_shape, fp32),
+                          c = matrix(dw[i], w_shape, true);
+        DXDW(dw_launch(&a, &b, &c, 0, deterministic, &options));
+      };
+    };
+    std::vector<Arm> arms = {{"ours", true, arm(1), {}}};
+    if (add) arms.push_back({"atomic", true, arm(0), {}});
+    both(add ? "dW add" : "dW", in_bytes * (t * k + t * n) + (add ? 8.0 : 4.0) * k * n, arms, peer, dy, x, dw);
+  }
+  for (auto *list : {&x, &w, &dy, &dw, &out})
+    for (void *p : *list) CUDA(cudaFree(p));
+}
+
+// ---- Weighted sums ----
+
+void bench_weighted(int64_t rows, int64_t d, bool fp32) {
+  const int64_t size = fp32 ? 4 : 2;
+  const int sets = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(4, (int64_t{240} << 20) / (rows * d * size) + 1)));
+  std::vector<void *> x, gx;
+  for (int i = 0; i < sets; ++i) {
+    x.push_back(filled(rows * d, fp32, static_cast<uint64_t>(i)));
+    gx.push_back(filled(rows * d, fp32, static_cast<uint64_t>(i) + 50));
+  }
+  void *w = filled(d, fp32, 7), *g = filled(rows, fp32, 8), *gw = filled(d, true, 9);
+  int64_t x_shape[] = {rows, d};
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.stream = timer->stream;
+  const auto vector = [&](void *data, int64_t *shape, bool is_float) {
+    dxdw_tensor v = matrix(data, shape, is_float);
+    v.ndim = 1;
+    return v;
+  };
+  char label[64];
+  snprintf(label, sizeof label, "ws %lld x %lld %s", static_cast<long long>(rows), static_cast<long long>(d),
+           fp32 ? "fp32" : "bf16");
+  std::vector<Arm> forward = {{"ours", true,
+                               [&](int i) {
+                                 const dxdw_tensor tx = matrix(x[i], x_shape, fp32), tw = vector(w, x_shape + 1, fp32),
+                                                   ty = vector(g, x_shape, fp32);
+                                 DXDW(weighted_sum_fwd(&tx, &tw, &ty, &options));
+                               },
+                               {}}};
+  measure(&forward, sets);
+  report(label, "forward", 0, static_cast<double>(rows * d * size), &forward);
+  std::vector<Arm> backward = {
+      {"ours", true,
+       [&](int i) {
+         const dxdw_tensor tx = matrix(x[i], x_shape, fp32), tw = vector(w, x_shape + 1, fp32),
+                           tg = vector(g, x_shape, fp32), tgx = matrix(gx[i], x_shape, fp32),
+                           tgw = vector(gw, x_shape + 1, true);
+         DXDW(weighted_sum_bwd(&tx, &tw, &tg, &tgx, &tgw, &options));
+       },
+       {}}};
+  measure(&backward, sets);
+  report(label, "backward", 0, static_cast<double>(rows * d * size * 2), &backward);
+  for (auto *list : {&x, &gx})
+    for (void *p : *list) CUDA(cudaFree(p));
+  for (void *p : {w, g, gw}) CUDA(cudaFree(p));
+}
+
+void bench_copy() {
+  const int64_t count = int64_t{1} << 28;
+  void *from = filled(count, true, 1), *to = filled(count, true, 2);
+  std::vector<Arm> arms = {
+      {"copy", false, [&](int) { CUDA(cudaMemcpyAsync(to, from, count * 4, cudaMemcpyDeviceToDevice, nullptr)); }, {}}};
+  measure(&arms, 1);
+  printf("device copy of 1 GiB: %.0f GB/s read and written\n", count * 8.0 / arms[0].median() * 1e-6);
+  CUDA(cudaFree(from));
+  CUDA(cudaFree(to));
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  std::string wanted;
+  bool cublas = true;
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    if (argument == "--json" && i + 1 < count) json = fopen(arguments[++i], "w");
+    else if (argument == "--runs" && i + 1 < count) runs = atoi(arguments[++i]);
+    else if (argument == "--shapes" && i + 1 < count) wanted = std::string(",") + arguments[++i] + ",";
+    else if (argument == "--no-cublas") cublas = false;
+    else return fprintf(stderr, "unknown argument %s\n", arguments[i]), 2;
+  }
+  const char *why = dxdw_device_unavailable(DXDW_CUDA, 0);
+  if (why[0] != 0) {
+    printf("skipped: %s\n", why);
+    return 77;
+  }
+  timer = new Timer;
+  Cublas lt;
+  if (cublas) cublas = lt.open();
+  printf("%s; cuBLASLt %zu; medians of %d single launches, ms; ratio: best peer over ours\n", dxdw_build_description(),
+         cublas ? lt.GetVersion() : 0, runs);
+  if (json != nullptr) fprintf(json, "[");
+  const auto is_wanted = [&](const char *name) {
+    return wanted.empty() || wanted.find(std::string(",") + name + ",") != std::string::npos;
+  };
+  bench_copy();
+  const Shape shapes[] = {{"mlp", 8192, 4096, 14336},    {"qkv", 8192, 4096, 4096},    {"square", 8192, 8192, 8192},
+                          {"starved1024", 32768, 1024, 1024}, {"starved512", 65536, 512, 512}, {"tiny256", 65536, 256, 256},
+                          {"lora64", 16384, 4096, 64},   {"lora16", 16384, 4096, 16},  {"ragged", 8191, 4095, 4097},
+                          {"batch512", 512, 4096, 4096}, {"logits", 4096, 4096, 32000}};
+  for (const Shape &shape : shapes)
+    if (is_wanted(shape.name)) bench_products(shape, cublas ? &lt : nullptr, false);
+  if (is_wanted("ws")) {
+    bench_weighted(65536, 8192, true);
+    bench_weighted(65536, 8192, false);
+    bench_weighted(1048576, 128, true);
+    bench_weighted(4096, 65536, true);
+  }
+  if (is_wanted("fp32")) {
+    bench_products({"qkv", 8192, 4096, 4096}, cublas ? &lt : nullptr, true);
+    bench_products({"starved1024", 32768, 1024, 1024}, cublas ? &lt : nullptr, true);
+  }
+  if (json != nullptr) fprintf(json, "\n]\n"), fclose(json);
+  return 0;
+}
