@@ -35,7 +35,7 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_
   asm volatile(
       "{.reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -44,7 +44,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t par
   uint32_t done;
   asm volatile(
       "{.reg .pred done;\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
       "selp.u32 %0, 1, 0, done;}"
       : "=r"(done)
       : "r"(barrier), "r"(parity)
