@@ -126,7 +126,7 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
   reduction.split_stride = target.slice_stride;
   reduction.dw = w.c;
   reduction.add = w.add;
-  return check(reduce(reduction, queue.handle), id, "launch of reduce", detail);
+  return check(reduce(reduction, p.kernel == gpu::kHopper, queue.handle), id, "launch of reduce", detail);
 }
 
 Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, Detail detail) {
@@ -135,12 +135,13 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
     case DXDW_Y:
     case DXDW_DX:
     case DXDW_DW: return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
-    case DXDW_DW_REDUCE: return check(reduce(call.reduction, queue.handle), id, "launch of reduce", detail);
+    case DXDW_DW_REDUCE: return check(reduce(call.reduction, false, queue.handle), id, "launch of reduce", detail);
     case DXDW_WEIGHTED_SUM_FWD:
       return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
     default:
-      return check(weighted_sum_backward(call.backward, reinterpret_cast<float *>(workspace), queue.handle), id,
-                   "launch of weighted_sum_backward", detail);
+      return check(weighted_sum_backward(call.backward, reinterpret_cast<float *>(workspace), chip.capability >= 90,
+                                         queue.handle),
+                   id, "launch of weighted_sum_backward", detail);
   }
 }
 

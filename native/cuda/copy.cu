@@ -56,24 +56,50 @@ __global__ void __launch_bounds__(kThreads) fill_kernel(const Matrix m) {
     reinterpret_cast<float *>(m.data)[i / m.cols * m.row_stride + i % m.cols * m.col_stride] = 0.0f;
 }
 
-// A thread writes eight neighbours at once and reads them one by one: the reads of a warp cover whole lines of the
-// cache between them, whatever the alignment.
+// 16 bytes that start `offset` bytes (even, below 16) behind the start of two neighbouring words of 16 bytes.
+__device__ __forceinline__ uint4 shifted(const uint4 &first, const uint4 &second, uint32_t offset) {
+  uint32_t w[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+  if (offset & 8) {
+#pragma unroll
+    for (int i = 0; i < 6; ++i) w[i] = w[i + 2];
+  }
+  if (offset & 4) {
+#pragma unroll
+    for (int i = 0; i < 5; ++i) w[i] = w[i + 1];
+  }
+  const uint32_t bits = (offset & 2) * 8;
+  return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits),
+                    __funnelshift_r(w[2], w[3], bits), __funnelshift_r(w[3], w[4], bits));
+}
+
+// A thread writes eight neighbours at once. Lines without gaps between their elements are read in whole words of 16
+// bytes and shifted into place, except where such a word would reach beyond the line; all others element by element.
 __global__ void __launch_bounds__(kThreads) pack_kernel(const Pack p) {
   const int64_t groups = (p.inner + 7) / 8;
   const int64_t count = groups * p.outer * p.slices;
   const uint16_t *source = reinterpret_cast<const uint16_t *>(p.source);
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
-    const int64_t inner = i % groups * 8, outer = i / groups % p.outer, slice = i / groups / p.outer;
+    const int64_t line = i / groups, inner = (i - line * groups) * 8;
+    const int64_t slice = p.slices == 1 ? 0 : line / p.outer, outer = line - slice * p.outer;
     const int64_t left = min(p.inner - inner, p.inner_total - slice * p.inner - inner);
-    const uint16_t *from = source + outer * p.source_outer + (slice * p.inner + inner) * p.source_inner;
-    uint16_t values[8];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) values[e] = e < left ? __ldg(from + e * p.source_inner) : uint16_t{0};
+    const uint16_t *start = source + outer * p.source_outer + slice * p.inner * p.source_inner;
+    const uint16_t *from = start + inner * p.source_inner;
+    const uint32_t offset = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) & 15);
+    const int64_t before = static_cast<int64_t>(offset) / 2;  // elements in front of `from` in its word
     uint4 word;
-    word.x = values[0] | static_cast<uint32_t>(values[1]) << 16;
-    word.y = values[2] | static_cast<uint32_t>(values[3]) << 16;
-    word.z = values[4] | static_cast<uint32_t>(values[5]) << 16;
-    word.w = values[6] | static_cast<uint32_t>(values[7]) << 16;
+    if (p.source_inner == 1 && left >= 16 - before && inner >= before) {
+      const uint4 *aligned = reinterpret_cast<const uint4 *>(from - before);
+      const uint4 first = __ldg(aligned);
+      word = offset == 0 ? first : shifted(first, __ldg(aligned + 1), offset);
+    } else {
+      uint16_t values[8];
+#pragma unroll
+      for (int e = 0; e < 8; ++e) values[e] = e < left ? __ldg(from + e * p.source_inner) : uint16_t{0};
+      word.x = values[0] | static_cast<uint32_t>(values[1]) << 16;
+      word.y = values[2] | static_cast<uint32_t>(values[3]) << 16;
+      word.z = values[4] | static_cast<uint32_t>(values[5]) << 16;
+      word.w = values[6] | static_cast<uint32_t>(values[7]) << 16;
+    }
     *reinterpret_cast<uint4 *>(p.destination +
                                (slice * p.destination_slice + outer * p.destination_outer + inner) * 2) = word;
   }

@@ -530,22 +530,38 @@ cudaError_t copy_bytes(void *destination, const void *source, uint64_t bytes, cu
 
 // ---- Launches ----
 
+cudaError_t allow_shared(const void *kernel, int32_t bytes, std::atomic<uint64_t> *devices) {
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  const uint64_t bit = uint64_t{1} << device;
+  if ((devices->load(std::memory_order_relaxed) & bit) != 0) return cudaSuccess;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error == cudaSuccess) devices->fetch_or(bit, std::memory_order_relaxed);
+  return error;
+}
+
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void **arguments, int32_t cluster) {
+                   void **arguments, int32_t cluster, bool overlap) {
   if (fault_strikes(DXDW_FAULT_LAUNCH)) block = dim3(1 << 16);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attribute;
+  cudaLaunchAttribute attributes[2];
+  config.attrs = attributes;
   if (cluster > 1) {
+    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
     attribute.val.clusterDim.y = 1;
     attribute.val.clusterDim.z = 1;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+  }
+  if (overlap) {
+    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
   }
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
   if (error == cudaSuccess) count_launch();

@@ -102,10 +102,15 @@ class Scratch {
 // cudaMemcpyAsync with the fault hook.
 cudaError_t copy_bytes(void *destination, const void *source, uint64_t bytes, cudaStream_t stream);
 
+// Lets a kernel have that much dynamic shared memory; asks the driver once a device, of which `devices` keeps track.
+cudaError_t allow_shared(const void *kernel, int32_t bytes, std::atomic<uint64_t> *devices);
+
 // Launches `kernel`, counts it, and lets an injected fault strike: then the launch asks for more threads than any
 // device has, so that the driver itself refuses it.
+// `overlap`: the kernel may start while the one before it on the stream ends; it must wait for that one's results
+// itself.
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void **arguments, int32_t cluster = 1);
+                   void **arguments, int32_t cluster = 1, bool overlap = false);
 
 // cuTensorMapEncodeTiled, found at run time; NULL where the driver has none.
 void *tensor_map_encoder();

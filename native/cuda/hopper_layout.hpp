@@ -20,16 +20,22 @@ constexpr int kLine = 128;            // bytes of such a line
 constexpr int kBox = kTileK * kLine;  // 64 lines: a box of an operand with outer contraction, 64 rows of the other
 constexpr int kBytesA = kTileM * kLine;
 constexpr int kStagingBytes = 64 * kLine;  // an epilogue's sub-tile: 64 rows of 128 bytes
-constexpr int kStagings = 4;               // two for each of two warpgroups
+constexpr int kConsumers = 2;              // warpgroups that multiply and store
 constexpr int kMostShared = 232448;        // what a block may have
+
+// Do the two warpgroups take whole tiles in turn?
+DXDW_BOTH constexpr bool is_ping_pong(int tile_n) { return tile_n == 128; }
 
 DXDW_BOTH constexpr int bytes_b(int tile_n) { return tile_n * kLine; }
 DXDW_BOTH constexpr int stage_bytes(int tile_n) { return kBytesA + bytes_b(tile_n); }
-DXDW_BOTH constexpr int stages(int tile_n) { return tile_n == 256 ? 4 : tile_n == 128 ? 6 : 8; }
+DXDW_BOTH constexpr int stages(int tile_n) { return tile_n == 256 ? 4 : tile_n == 128 ? 5 : 8; }
+// Sub-tiles on their way out, a warpgroup: a whole 16-bit tile where tiles are taken in turn.
+DXDW_BOTH constexpr int buffers(int tile_n) { return is_ping_pong(tile_n) ? 4 : 2; }
 DXDW_BOTH constexpr int barrier_bytes(int tile_n) { return 2 * 8 * stages(tile_n); }
 // 1024 more than is used, because the swizzle wants stages at multiples of 1024.
 DXDW_BOTH constexpr int shared_bytes(int tile_n) {
-  return 1024 + stages(tile_n) * stage_bytes(tile_n) + kStagings * kStagingBytes + barrier_bytes(tile_n);
+  return 1024 + stages(tile_n) * stage_bytes(tile_n) + kConsumers * buffers(tile_n) * kStagingBytes +
+         barrier_bytes(tile_n);
 }
 static_assert(shared_bytes(256) <= kMostShared && shared_bytes(128) <= kMostShared && shared_bytes(64) <= kMostShared,
               "a block's shared memory is too large");

@@ -37,14 +37,16 @@ cudaError_t product_hopper_f16(const gpu::ProductPlan &p, const TiledOperand &a,
 
 // ---- Reductions ----
 
-// dw = sum of partials in slice order, or dw += that.
-cudaError_t reduce(const Reduction &reduction, cudaStream_t stream);
+// dw = sum of partials in slice order, or dw += that. overlap: the kernel before it on the stream wrote the partials,
+// and the device can start one kernel while another ends.
+cudaError_t reduce(const Reduction &reduction, bool overlap, cudaStream_t stream);
 
 // ---- Weighted sums ----
 
 cudaError_t weighted_sum(const WeightedSum &forward, cudaStream_t stream);
-// partials: gpu::backward_workspace bytes.
-cudaError_t weighted_sum_backward(const WeightedSumBackward &backward, float *partials, cudaStream_t stream);
+// partials: gpu::backward_workspace bytes. overlap: the device can start one kernel while another ends.
+cudaError_t weighted_sum_backward(const WeightedSumBackward &backward, float *partials, bool overlap,
+                                  cudaStream_t stream);
 
 // ---- Copies ----
 

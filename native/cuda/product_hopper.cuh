@@ -31,10 +31,10 @@ namespace cuda {
 namespace hopper {
 
 constexpr int kThreads = 384;
-constexpr int kConsumers = 2;           // warpgroups
 constexpr int kProducerRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
 constexpr int kConsumerRegisters = 232;
-constexpr int kBand = 16;  // rows of tiles that are walked together: with 8 columns, one wave of 128
+constexpr int kTurnBarrier = 3;  // and 4; 1 and 2 belong to the warpgroups
+constexpr int kBand = 16;        // rows of tiles that are walked together: with 8 columns, one wave of 128
 
 enum class Epilogue : int32_t { kStore, kReduceAdd, kElements };
 
@@ -92,16 +92,109 @@ __device__ __forceinline__ uint32_t pack_pair<__half>(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
+// 64 rows of a tile leave a warpgroup's registers: accumulator 4j + 2h + e of lane l of warp w is row
+// 16w + l / 4 + 8h, column 8j + 2 (l % 4) + e. `buffers`: kBuffers sub-tiles of shared memory, used in turn; `bar`: the
+// warpgroup's named barrier.
+template <typename T, int kBuffers, int kAccumulators>
+__device__ __forceinline__ void write_rows(const Arguments &p, const Unit &unit, const float (&sum)[kAccumulators],
+                                           int64_t row0, uint32_t buffers, int bar, int *turns) {
+  constexpr int kCols = 2 * kAccumulators;
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  int turn = *turns;
+  const int64_t col0 = static_cast<int64_t>(unit.col) * kCols;
+  const bool issuer = thread == 0;
+  if (p.epilogue == Epilogue::kStore && p.target.type != DType::f32) {
+#pragma unroll
+    for (int part = 0; part < kCols / 64; ++part) {
+      if (col0 + part * 64 >= p.cols) continue;
+      const uint32_t buffer = buffers + turn * kStagingBytes;
+      if (issuer) ptx::bulk_wait_read<kBuffers - 1>();  // what stood in this buffer has left it
+      ptx::named_barrier(bar, 128);
+      const int i = lane / 8;
+      const uint32_t line = 16 * warp + lane % 8 + 8 * (i % 2);
+#pragma unroll
+      for (int pair = 0; pair < 4; ++pair) {
+        const float *d = sum + part * 32 + pair * 8;
+        ptx::store_matrices(buffer + swizzled(line, 2 * pair + i / 2), pack_pair<T>(d[0], d[1]),
+                            pack_pair<T>(d[2], d[3]), pack_pair<T>(d[4], d[5]), pack_pair<T>(d[6], d[7]));
+      }
+      ptx::fence_proxy_async();
+      ptx::named_barrier(bar, 128);
+      if (issuer) {
+        ptx::tma_store(&p.c, buffer, static_cast<int>(col0) + part * 64, static_cast<int>(row0), unit.slice);
+        ptx::bulk_commit();
+      }
+      turn = turn + 1 == kBuffers ? 0 : turn + 1;
+    }
+  } else {
+#pragma unroll
+    for (int part = 0; part < kCols / 32; ++part) {
+      if (col0 + part * 32 >= p.cols) continue;
+      const uint32_t buffer = buffers + turn * kStagingBytes;
+      if (issuer) ptx::bulk_wait_read<kBuffers - 1>();
+      ptx::named_barrier(bar, 128);
+      const uint32_t line = 16 * warp + lane / 4;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float *d = sum + part * 16 + j * 4;
+        const uint32_t to = buffer + 8 * (lane % 2), chunk = 2 * j + lane % 4 / 2;
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + swizzled(line, chunk)), "f"(d[0]), "f"(d[1])
+                     : "memory");
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + swizzled(line + 8, chunk)), "f"(d[2]), "f"(d[3])
+                     : "memory");
+      }
+      if (p.epilogue == Epilogue::kElements) {
+        // A warp takes rows of 32 columns, eight at a time.
+        ptx::named_barrier(bar, 128);
+        const int64_t col = col0 + part * 32 + lane;
+#pragma unroll 1
+        for (int first = warp; first < 64; first += 32) {
+          int64_t elements[8];
+          bool inside[8];
+          float values[8];
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {
+            const int at = first + 4 * i;
+            const int64_t row = row0 + at;
+            asm volatile("ld.shared.f32 %0, [%1];"
+                         : "=f"(values[i])
+                         : "r"(buffer + swizzled(at, lane / 4) + 4 * (lane % 4)));
+            elements[i] = unit.slice * p.target.slice_stride + row * p.target.row_stride + col * p.target.col_stride;
+            inside[i] = row < p.rows && col < p.cols;
+          }
+          put(p.target.data, p.target.type, elements, inside, values, p.target.add, p.target.atomic);
+        }
+      } else {
+        ptx::fence_proxy_async();
+        ptx::named_barrier(bar, 128);
+        if (issuer) {
+          const int x = static_cast<int>(col0) + part * 32, y = static_cast<int>(row0);
+          if (p.epilogue == Epilogue::kStore)
+            ptx::tma_store(&p.c, buffer, x, y, unit.slice);
+          else
+            ptx::tma_reduce_add(&p.c, buffer, x, y, p.target.atomic ? 0 : unit.slice);
+          ptx::bulk_commit();
+        }
+      }
+      turn = turn + 1 == kBuffers ? 0 : turn + 1;
+    }
+  }
+  *turns = turn;
+}
+
 template <typename T, bool kInnerA, bool kInnerB, int kTileN, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_constant__ Arguments p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kStages = stages(kTileN);
   constexpr int kStageBytes = stage_bytes(kTileN);
   constexpr int kAccumulators = kTileN / 2;
+  constexpr int kBuffers = buffers(kTileN);
+  constexpr bool kPingPong = is_ping_pong(kTileN);
+  constexpr int kHalves = kPingPong ? 2 : 1;  // of 64 rows a warpgroup
   extern __shared__ char shared_raw[];
   const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
   const uint32_t staging = shared + kStages * kStageBytes;
-  const uint32_t full = staging + kStagings * kStagingBytes, empty = full + 8 * kStages;
+  const uint32_t full = staging + kConsumers * kBuffers * kStagingBytes, empty = full + 8 * kStages;
 
   const int warpgroup = threadIdx.x / 128;
   const uint32_t rank = kCluster > 1 ? ptx::cluster_rank() : 0;
@@ -110,7 +203,7 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       ptx::mbarrier_init(full + 8 * s, 1);
-      ptx::mbarrier_init(empty + 8 * s, kConsumers * kCluster);
+      ptx::mbarrier_init(empty + 8 * s, (kPingPong ? 1 : kConsumers) * kCluster);
     }
     ptx::fence_mbarrier_init();
   }
@@ -167,11 +260,7 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
     __syncwarp();
   } else {
     ptx::take_registers<kConsumerRegisters>();
-    const int consumer = warpgroup - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const int bar = 1 + consumer;  // named barrier of this warpgroup
-    const uint32_t buffers = staging + consumer * 2 * kStagingBytes;
-    int stage = 0, turn = 0;
-    uint32_t parity = 0;
+    const int consumer = warpgroup - 1, thread = threadIdx.x % 128;
     // One arrival a warpgroup and receiver: the stage may be overwritten.
     const auto release = [&](int which) {
       if (kCluster == 1) {
@@ -181,114 +270,63 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
       }
     };
 
+    int turn = 0;         // this warpgroup's next buffer
+    uint32_t loaded = 0;  // steps of k that the ring has seen before this tile
+    int tiles_seen = 0;   // by both warpgroups
     for (int32_t index = first_unit; index < p.units; index += unit_step) {
       const Unit unit = unit_at(p, index, kBand / kCluster);
-      float sum[kAccumulators];
+      int stage = static_cast<int>(loaded % kStages);
+      uint32_t parity = loaded / kStages & 1;
+      loaded += static_cast<uint32_t>(unit.k_tiles);
+      if (kPingPong) {
+        if (tiles_seen++ % 2 != consumer) continue;
+        // A parity tells a round of the ring from the next only: nobody may wait for a stage before the other warpgroup
+        // has seen all of its own.
+        if (tiles_seen > 1) ptx::named_barrier(kTurnBarrier + consumer, 256);
+      }
+
+      float sum[kHalves][kAccumulators];
       if (unit.k_tiles == 0) {
 #pragma unroll
-        for (int i = 0; i < kAccumulators; ++i) sum[i] = 0.0f;
+        for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+          for (int i = 0; i < kAccumulators; ++i) sum[half][i] = 0.0f;
       }
       int before = 0;
       for (int32_t tile = 0; tile < unit.k_tiles; ++tile) {
         ptx::mbarrier_wait(full + 8 * stage, parity);
         const uint32_t at = shared + stage * kStageBytes;
-        const uint64_t a = descriptor(at + consumer * kBox, kInnerA), b = descriptor(at + kBytesA, kInnerB);
-        pin(sum);
+        const uint64_t a = descriptor(at + (kPingPong ? 0 : consumer * kBox), kInnerA);
+        const uint64_t b = descriptor(at + kBytesA, kInnerB);
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) pin(sum[half]);
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kTileK / 16; ++step)
-          Wgmma<T, kTileN, !kInnerA, !kInnerB>::run(sum, a + step * descriptor_step(kInnerA),
-                                                    b + step * descriptor_step(kInnerB), tile > 0 || step > 0);
+#pragma unroll
+          for (int half = 0; half < kHalves; ++half)
+            Wgmma<T, kTileN, !kInnerA, !kInnerB>::run(sum[half],
+                                                      a + half * (kBox >> 4) + step * descriptor_step(kInnerA),
+                                                      b + step * descriptor_step(kInnerB), tile > 0 || step > 0);
         ptx::wgmma_commit();
-        pin(sum);
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) pin(sum[half]);
         // The products of the step before are done once only one group is pending.
         ptx::wgmma_wait<1>();
         if (tile > 0) release(before);
         before = stage;
         if (++stage == kStages) stage = 0, parity ^= 1;
       }
+      if (kPingPong) ptx::named_barrier_arrive(kTurnBarrier + 1 - consumer, 256);
       ptx::wgmma_wait<0>();
-      pin(sum);
       if (unit.k_tiles > 0) release(before);
-
-      // Accumulator 4j + 2h + e of lane l: row 16 warp + l / 4 + 8h, column 8j + 2 (l % 4) + e.
-      const int64_t row0 = (static_cast<int64_t>(unit.row) * kCluster + rank) * kTileM + consumer * 64;
-      const int64_t col0 = static_cast<int64_t>(unit.col) * kTileN;
-      const bool issuer = thread == 0;
-      if (p.epilogue == Epilogue::kStore && p.target.type != DType::f32) {
 #pragma unroll
-        for (int part = 0; part < kTileN / 64; ++part) {
-          if (col0 + part * 64 >= p.cols) continue;
-          const uint32_t buffer = buffers + (turn++ & 1) * kStagingBytes;
-          if (issuer) ptx::bulk_wait_read<1>();  // the sub-tile before the last has left this buffer
-          ptx::named_barrier(bar, 128);
-          const int i = lane / 8;
-          const uint32_t line = 16 * warp + lane % 8 + 8 * (i % 2);
-#pragma unroll
-          for (int pair = 0; pair < 4; ++pair) {
-            const float *d = sum + part * 32 + pair * 8;
-            ptx::store_matrices(buffer + swizzled(line, 2 * pair + i / 2), pack_pair<T>(d[0], d[1]),
-                                pack_pair<T>(d[2], d[3]), pack_pair<T>(d[4], d[5]), pack_pair<T>(d[6], d[7]));
-          }
-          ptx::fence_proxy_async();
-          ptx::named_barrier(bar, 128);
-          if (issuer) {
-            ptx::tma_store(&p.c, buffer, static_cast<int>(col0) + part * 64, static_cast<int>(row0), unit.slice);
-            ptx::bulk_commit();
-          }
-        }
-      } else {
-#pragma unroll
-        for (int part = 0; part < kTileN / 32; ++part) {
-          if (col0 + part * 32 >= p.cols) continue;
-          const uint32_t buffer = buffers + (turn++ & 1) * kStagingBytes;
-          if (issuer) ptx::bulk_wait_read<1>();
-          ptx::named_barrier(bar, 128);
-          const uint32_t line = 16 * warp + lane / 4;
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const float *d = sum + part * 16 + j * 4;
-            const uint32_t to = buffer + 8 * (lane % 2), chunk = 2 * j + lane % 4 / 2;
-            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + swizzled(line, chunk)), "f"(d[0]), "f"(d[1])
-                         : "memory");
-            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + swizzled(line + 8, chunk)), "f"(d[2]), "f"(d[3])
-                         : "memory");
-          }
-          if (p.epilogue == Epilogue::kElements) {
-            // A warp takes rows of 32 columns, eight at a time.
-            ptx::named_barrier(bar, 128);
-            const int64_t col = col0 + part * 32 + lane;
-#pragma unroll 1
-            for (int first = warp; first < 64; first += 32) {
-              int64_t elements[8];
-              bool inside[8];
-              float values[8];
-#pragma unroll
-              for (int i = 0; i < 8; ++i) {
-                const int at = first + 4 * i;
-                const int64_t row = row0 + at;
-                asm volatile("ld.shared.f32 %0, [%1];"
-                             : "=f"(values[i])
-                             : "r"(buffer + swizzled(at, lane / 4) + 4 * (lane % 4)));
-                elements[i] =
-                    unit.slice * p.target.slice_stride + row * p.target.row_stride + col * p.target.col_stride;
-                inside[i] = row < p.rows && col < p.cols;
-              }
-              put(p.target.data, p.target.type, elements, inside, values, p.target.add, p.target.atomic);
-            }
-          } else {
-            ptx::fence_proxy_async();
-            ptx::named_barrier(bar, 128);
-            if (issuer) {
-              const int x = static_cast<int>(col0) + part * 32, y = static_cast<int>(row0);
-              if (p.epilogue == Epilogue::kStore)
-                ptx::tma_store(&p.c, buffer, x, y, unit.slice);
-              else
-                ptx::tma_reduce_add(&p.c, buffer, x, y, p.target.atomic ? 0 : unit.slice);
-              ptx::bulk_commit();
-            }
-          }
-        }
+      for (int half = 0; half < kHalves; ++half) {
+        pin(sum[half]);
+        write_rows<T, kBuffers>(
+            p, unit, sum[half],
+            (static_cast<int64_t>(unit.row) * kCluster + rank) * kTileM + (kPingPong ? half : consumer) * 64,
+            staging + consumer * kBuffers * kStagingBytes, 1 + consumer, &turn);
       }
     }
     if (thread == 0) ptx::bulk_wait<0>();
@@ -334,13 +372,23 @@ inline bool encode_operand(CUtensorMap *map, CUtensorMap *map_last, DType type, 
   return last_slice == 0 || one(map, o.data, chunk, last_slice);
 }
 
+// A kernel and the devices that know of its shared memory.
+struct Variant {
+  const void *kernel;
+  std::atomic<uint64_t> *devices;
+};
+
+template <typename T, bool kInnerA, bool kInnerB, int kTileN, int kCluster>
+Variant variant() {
+  static std::atomic<uint64_t> devices{0};
+  return {reinterpret_cast<const void *>(hopper_kernel<T, kInnerA, kInnerB, kTileN, kCluster>), &devices};
+}
+
 template <typename T, int kTileN, int kCluster>
-const void *kernel_for(bool inner_a, bool inner_b) {
+Variant variant_for(bool inner_a, bool inner_b) {
   if (inner_a)
-    return inner_b ? reinterpret_cast<const void *>(hopper_kernel<T, true, true, kTileN, kCluster>)
-                   : reinterpret_cast<const void *>(hopper_kernel<T, true, false, kTileN, kCluster>);
-  return inner_b ? reinterpret_cast<const void *>(hopper_kernel<T, false, true, kTileN, kCluster>)
-                 : reinterpret_cast<const void *>(hopper_kernel<T, false, false, kTileN, kCluster>);
+    return inner_b ? variant<T, true, true, kTileN, kCluster>() : variant<T, true, false, kTileN, kCluster>();
+  return inner_b ? variant<T, false, true, kTileN, kCluster>() : variant<T, false, false, kTileN, kCluster>();
 }
 
 template <typename T>
@@ -372,6 +420,8 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
                            (target.padded || cols * size % 16 == 0) &&
                            (rows == 1 || (target.row_stride > 0 && target.row_stride * size % 16 == 0)) &&
                            (target.type == DType::f32 || !target.add);
+  // Where TMA cannot add, single additions that return nothing do: still one an element.
+  if (!addressable && target.add && target.type == DType::f32) arguments.target.atomic = true;
   arguments.epilogue = !addressable                  ? Epilogue::kElements
                        : target.add || target.atomic ? Epilogue::kReduceAdd
                                                      : Epilogue::kStore;
@@ -384,17 +434,15 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   }
 
   const bool inner_a = a.contraction_inner, inner_b = b.contraction_inner;
-  const void *kernel =
-      p.tile_n == 64 ? kernel_for<T, 64, 1>(inner_a, inner_b)
-      : p.tile_n == 128
-          ? (p.cluster == 2 ? kernel_for<T, 128, 2>(inner_a, inner_b) : kernel_for<T, 128, 1>(inner_a, inner_b))
-          : (p.cluster == 2 ? kernel_for<T, 256, 2>(inner_a, inner_b) : kernel_for<T, 256, 1>(inner_a, inner_b));
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(p.tile_n));
+  const Variant chosen = p.tile_n == 64    ? variant_for<T, 64, 1>(inner_a, inner_b)
+                         : p.tile_n == 128 ? variant_for<T, 128, 1>(inner_a, inner_b)
+                         : p.cluster == 2  ? variant_for<T, 256, 2>(inner_a, inner_b)
+                                           : variant_for<T, 256, 1>(inner_a, inner_b);
+  const cudaError_t error = allow_shared(chosen.kernel, shared_bytes(p.tile_n), chosen.devices);
   if (error != cudaSuccess) return error;
   void *pointers[] = {&arguments};
-  return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), shared_bytes(p.tile_n), stream, pointers,
-                p.cluster);
+  return launch(chosen.kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), shared_bytes(p.tile_n), stream,
+                pointers, p.cluster);
 }
 
 }  // namespace hopper

@@ -3,6 +3,7 @@
 // sum = +0.0; sum += partials[s], one float32 addition each; dW = sum, or dW + sum: the order that dxdw.h promises, so
 // every thread owns whole elements and walks the slices one by one. Loads run ahead of the additions, eight at a time.
 #include "kernels.hpp"
+#include "ptx.cuh"
 #include "types.cuh"
 
 namespace dxdw {
@@ -12,44 +13,64 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kAhead = 8;
+constexpr int64_t kManyElements = 1 << 20;  // below, single elements keep more loads in flight
 
-// Four neighbours at a time: both sides contiguous along columns and aligned to 16 bytes.
-__global__ void __launch_bounds__(kThreads) reduce_vectors(const Reduction r) {
-  const int64_t quads = r.dw.cols / 4, count = r.dw.rows * quads;
+template <int kWidth>
+struct Floats {
+  float at[kWidth];
+};
+
+template <int kWidth>
+__device__ __forceinline__ Floats<kWidth> load_floats(const float *from) {
+  Floats<kWidth> floats;
+  if constexpr (kWidth == 4) {
+    const float4 word = __ldcs(reinterpret_cast<const float4 *>(from));
+    floats.at[0] = word.x, floats.at[1] = word.y, floats.at[2] = word.z, floats.at[3] = word.w;
+  } else {
+    floats.at[0] = __ldcs(from);
+  }
+  return floats;
+}
+
+// Both sides contiguous along columns: kWidth neighbours a thread, 4 where rows stand on 16 bytes and there are enough
+// of them to fill the chip, else 1.
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads) reduce_dense(const Reduction r) {
+  ptx::wait_for_kernel_before();
+  const int64_t groups = r.dw.cols / kWidth, count = r.dw.rows * groups;
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
-    const int64_t row = i / quads, col = i % quads * 4;
+    const int64_t row = i / groups, col = (i - row * groups) * kWidth;
     const float *from = reinterpret_cast<const float *>(r.partials.data) + row * r.partials.row_stride + col;
-    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    const auto add = [&sum](const float4 &value) {
-      sum.x = __fadd_rn(sum.x, value.x);
-      sum.y = __fadd_rn(sum.y, value.y);
-      sum.z = __fadd_rn(sum.z, value.z);
-      sum.w = __fadd_rn(sum.w, value.w);
+    Floats<kWidth> sum = {};
+    const auto add = [&sum](const Floats<kWidth> &value) {
+#pragma unroll
+      for (int e = 0; e < kWidth; ++e) sum.at[e] = __fadd_rn(sum.at[e], value.at[e]);
     };
     int64_t s = 0;
     for (; s + kAhead <= r.split; s += kAhead) {
-      float4 values[kAhead];
+      Floats<kWidth> values[kAhead];
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j)
-        values[j] = __ldcs(reinterpret_cast<const float4 *>(from + (s + j) * r.split_stride));
+      for (int j = 0; j < kAhead; ++j) values[j] = load_floats<kWidth>(from + (s + j) * r.split_stride);
 #pragma unroll
       for (int j = 0; j < kAhead; ++j) add(values[j]);
     }
-    for (; s < r.split; ++s) add(__ldcs(reinterpret_cast<const float4 *>(from + s * r.split_stride)));
-    float4 *to = reinterpret_cast<float4 *>(r.dw.data) + (row * r.dw.row_stride + col) / 4;
+    for (; s < r.split; ++s) add(load_floats<kWidth>(from + s * r.split_stride));
+    float *to = reinterpret_cast<float *>(r.dw.data) + row * r.dw.row_stride + col;
     if (r.add) {
-      const float4 old = *to;
-      sum.x = __fadd_rn(old.x, sum.x);
-      sum.y = __fadd_rn(old.y, sum.y);
-      sum.z = __fadd_rn(old.z, sum.z);
-      sum.w = __fadd_rn(old.w, sum.w);
+      const Floats<kWidth> old = load_floats<kWidth>(to);
+#pragma unroll
+      for (int e = 0; e < kWidth; ++e) sum.at[e] = __fadd_rn(old.at[e], sum.at[e]);
     }
-    *to = sum;
+    if constexpr (kWidth == 4)
+      *reinterpret_cast<float4 *>(to) = make_float4(sum.at[0], sum.at[1], sum.at[2], sum.at[3]);
+    else
+      *to = sum.at[0];
   }
 }
 
 // Any strides, any type of dW.
 __global__ void __launch_bounds__(kThreads) reduce_elements(const Reduction r) {
+  ptx::wait_for_kernel_before();
   const int64_t count = r.dw.rows * r.dw.cols;
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
     const int64_t row = i / r.dw.cols, col = i % r.dw.cols;
@@ -73,21 +94,22 @@ bool aligned(const void *data) { return reinterpret_cast<uintptr_t>(data) % 16 =
 
 }  // namespace
 
-cudaError_t reduce(const Reduction &reduction, cudaStream_t stream) {
+cudaError_t reduce(const Reduction &reduction, bool overlap, cudaStream_t stream) {
   const Reduction &r = reduction;
-  const bool vectors = r.dw.type == DType::f32 && r.dw.col_stride == 1 && r.partials.col_stride == 1 &&
-                       aligned(r.dw.data) && aligned(r.partials.data) && r.dw.cols % 4 == 0 &&
+  const bool dense = r.dw.type == DType::f32 && r.dw.col_stride == 1 && r.partials.col_stride == 1;
+  const bool vectors = dense && aligned(r.dw.data) && aligned(r.partials.data) && r.dw.cols % 4 == 0 &&
                        (r.dw.rows == 1 || (r.dw.row_stride % 4 == 0 && r.partials.row_stride % 4 == 0)) &&
-                       (r.split <= 1 || r.split_stride % 4 == 0);
+                       (r.split <= 1 || r.split_stride % 4 == 0) && r.dw.rows * r.dw.cols >= kManyElements;
   const int64_t count = r.dw.rows * r.dw.cols / (vectors ? 4 : 1);
   const int64_t blocks = (count + kThreads - 1) / kThreads;
   Reduction argument = r;
   if (r.dw.rows == 1) argument.dw.row_stride = 0;
   void *pointers[] = {&argument};
-  const void *kernel =
-      vectors ? reinterpret_cast<const void *>(reduce_vectors) : reinterpret_cast<const void *>(reduce_elements);
+  const void *kernel = vectors ? reinterpret_cast<const void *>(reduce_dense<4>)
+                       : dense ? reinterpret_cast<const void *>(reduce_dense<1>)
+                               : reinterpret_cast<const void *>(reduce_elements);
   return launch(kernel, dim3(static_cast<unsigned>(blocks < (1 << 20) ? blocks : 1 << 20)), dim3(kThreads), 0, stream,
-                pointers);
+                pointers, 1, overlap);
 }
 
 }  // namespace cuda

@@ -5,6 +5,7 @@
 // Results do not depend on timing: a row of y is summed by one warp (or one block) in an order that D alone sets, gw by
 // blocks of rows that the shape alone sets, each summed in rising order, and the blocks added in rising order.
 #include "kernels.hpp"
+#include "ptx.cuh"
 #include "types.cuh"
 
 namespace dxdw {
@@ -14,6 +15,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
+// Found by sweeping rows at a time, unrolling and block sizes: one row a warp with eight loads ahead reads fastest,
+// small blocks leave the shortest tail.
+constexpr int kForwardThreads = 128;
+constexpr int kForwardUnroll = 8;
 constexpr int64_t kMostBlocks = 1 << 20;
 
 // 16 bytes as floats.
@@ -126,19 +131,19 @@ struct ForwardArguments {
 
 // Dense features: kLanes threads (a warp or the block) hold kRows rows at a time, so that w is loaded once for all.
 template <typename T, int kRows, int kLanes>
-__global__ void __launch_bounds__(kThreads) forward_dense(const ForwardArguments p) {
+__global__ void __launch_bounds__(kForwardThreads) forward_dense(const ForwardArguments p) {
   constexpr int kVector = Vector<T>::kSize;
-  __shared__ float shared[kWarps][kRows];
+  __shared__ float shared[kForwardThreads / 32][kRows];
   const int lane = threadIdx.x % kLanes;
-  const int64_t first = (blockIdx.x * int64_t{kThreads / kLanes} + threadIdx.x / kLanes) * kRows;
-  if (first >= p.rows) return;  // whole warps; with kLanes = kThreads, whole blocks
+  const int64_t first = (blockIdx.x * int64_t{kForwardThreads / kLanes} + threadIdx.x / kLanes) * kRows;
+  if (first >= p.rows) return;  // whole warps; with kLanes = kForwardThreads, whole blocks
   const T *x[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     x[r] = reinterpret_cast<const T *>(p.x) + min(first + r, p.rows - 1) * p.x_stride + lane * kVector;
   const T *w = reinterpret_cast<const T *>(p.w) + lane * kVector;
   float sum[kRows] = {};
-#pragma unroll 2
+#pragma unroll(kForwardUnroll)
   for (int64_t d = lane * kVector; d < p.features; d += kLanes * kVector) {
     uint4 words[kRows];
 #pragma unroll
@@ -170,7 +175,7 @@ __global__ void __launch_bounds__(kThreads) forward_dense(const ForwardArguments
     }
     __syncthreads();
     if (lane < kRows)
-      for (int i = 0; i < kWarps; ++i) mine += shared[i][lane];
+      for (int i = 0; i < kForwardThreads / 32; ++i) mine += shared[i][lane];
   }
   if (lane < kRows && first + lane < p.rows) put(p.y, p.y_type, (first + lane) * p.y_stride, mine, p.add, false);
 }
@@ -280,33 +285,52 @@ __global__ void __launch_bounds__(kThreads)
 
 // gw from the partial sums, block after block: 32 columns a thread block, partial sums staged through shared memory so
 // that many loads are in flight while one warp adds in order.
-__global__ void __launch_bounds__(kThreads) finish_columns(const WeightedSumBackward p, const BackwardShape s) {
-  constexpr int kStaged = 128;
-  __shared__ float staged[2][kStaged][32];
+constexpr int kLoaders = 16;  // warps
+constexpr int kFinishThreads = (kLoaders + 1) * 32;
+constexpr int kStaged = 256;  // blocks of rows
+constexpr int kFinishShared = 2 * kStaged * 32 * 4;
+
+__global__ void __launch_bounds__(kFinishThreads) finish_columns(const WeightedSumBackward p, const BackwardShape s) {
+  extern __shared__ float staged[];  // [2][kStaged][32]
+  ptx::wait_for_kernel_before();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t first = blockIdx.x * int64_t{32}; first < p.features; first += gridDim.x * int64_t{32}) {
     const int64_t d = first + lane;
     const bool inside = d < p.features;
-    const auto stage = [&](int64_t block, int into) {
+    const auto stage = [&](int64_t block, int64_t turn) {
+      constexpr int kEach = kStaged / kLoaders;
+      float values[kEach];
 #pragma unroll
-      for (int i = 0; i < kStaged / kWarps; ++i) {
-        const int64_t b = block + warp + i * kWarps;
-        staged[into][warp + i * kWarps][lane] = inside && b < s.blocks ? __ldcs(s.partials + b * p.features + d) : 0.0f;
+      for (int i = 0; i < kEach; ++i) {
+        const int64_t b = block + warp + i * kLoaders;
+        values[i] = inside && b < s.blocks ? __ldcs(s.partials + b * p.features + d) : 0.0f;
       }
+      float *to = staged + turn % 2 * (kStaged * 32) + lane;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) to[(warp + i * kLoaders) * 32] = values[i];
     };
     float sum = 0.0f;
-    stage(0, 0);
+    if (warp < kLoaders) stage(0, 0);
     __syncthreads();
     for (int64_t block = 0, turn = 0; block < s.blocks; block += kStaged, ++turn) {
-      if (block + kStaged < s.blocks) stage(block + kStaged, (turn + 1) % 2);
-      if (warp == 0) {
+      if (warp < kLoaders) {
+        if (block + kStaged < s.blocks) stage(block + kStaged, turn + 1);
+      } else {
+        const float *from = staged + turn % 2 * (kStaged * 32) + lane;
         const int count = static_cast<int>(min(int64_t{kStaged}, s.blocks - block));
-#pragma unroll 16
-        for (int i = 0; i < count; ++i) sum = __fadd_rn(sum, staged[turn % 2][i][lane]);
+        int i = 0;
+        for (; i + 16 <= count; i += 16) {
+          float values[16];
+#pragma unroll
+          for (int j = 0; j < 16; ++j) values[j] = from[(i + j) * 32];
+#pragma unroll
+          for (int j = 0; j < 16; ++j) sum = __fadd_rn(sum, values[j]);
+        }
+        for (; i < count; ++i) sum = __fadd_rn(sum, from[i * 32]);
       }
       __syncthreads();
     }
-    if (warp == 0 && inside) put(p.gw.data, p.gw.type, d * p.gw.feature_stride, sum, p.add_gw, false);
+    if (warp == kLoaders && inside) put(p.gw.data, p.gw.type, d * p.gw.feature_stride, sum, p.add_gw, false);
   }
 }
 
@@ -316,6 +340,8 @@ bool dense(const RowsView &view, const Rows &rows, int64_t vector) {
   return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.feature_stride == 1 &&
          (rows.count <= 1 || view.row_strides[0] % vector == 0);
 }
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 dim3 grid(int64_t blocks) { return dim3(static_cast<unsigned>(blocks)); }
 
@@ -327,11 +353,12 @@ cudaError_t forward_typed(const WeightedSum &p, cudaStream_t stream) {
   void *pointers[] = {&arguments};
   const auto go = [&](auto kernel, int64_t rows_per_block) {
     return launch(reinterpret_cast<const void *>(kernel), grid((p.rows.count + rows_per_block - 1) / rows_per_block),
-                  dim3(kThreads), 0, stream, pointers);
+                  dim3(kForwardThreads), 0, stream, pointers);
   };
-  if (p.features > 16384) return go(forward_dense<T, 4, kThreads>, 4);
-  if (p.features > 64 * kVector) return go(forward_dense<T, 4, 32>, 4 * kWarps);
-  return go(forward_dense<T, 8, 32>, 8 * kWarps);
+  constexpr int64_t kGroups = kForwardThreads / 32;
+  if (p.features > 16384) return go(forward_dense<T, 1, kForwardThreads>, 1);
+  if (p.features > 64 * kVector) return go(forward_dense<T, 1, 32>, kGroups);
+  return go(forward_dense<T, 8, 32>, 8 * kGroups);
 }
 
 template <typename T>
@@ -349,8 +376,6 @@ cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s,
                                               : reinterpret_cast<const void *>(backward_dense<T, true, true>);
   return launch(kernel, grid(blocks), dim3(kThreads), 0, stream, pointers);
 }
-
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 }  // namespace
 
@@ -372,7 +397,7 @@ cudaError_t weighted_sum(const WeightedSum &p, cudaStream_t stream) {
                 grid(least((p.rows.count + kWarps - 1) / kWarps, kMostBlocks)), dim3(kThreads), 0, stream, pointers);
 }
 
-cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials, cudaStream_t stream) {
+cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials, bool overlap, cudaStream_t stream) {
   const int64_t vector = 16 / size_of(p.x.type);
   const gpu::RowBlocks plan = gpu::plan_rows(p.rows.count, p.features);
   BackwardShape shape = {plan.rows_per_block, plan.blocks,
@@ -397,8 +422,12 @@ cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials,
   if (error != cudaSuccess || shape.partials == nullptr) return error;
   WeightedSumBackward argument = p;
   void *pointers[] = {&argument, &shape};
-  return launch(reinterpret_cast<const void *>(finish_columns), grid(least((p.features + 31) / 32, kMostBlocks)),
-                dim3(kThreads), 0, stream, pointers);
+  const void *finish = reinterpret_cast<const void *>(finish_columns);
+  static std::atomic<uint64_t> devices;
+  error = allow_shared(finish, kFinishShared, &devices);
+  if (error != cudaSuccess) return error;
+  return launch(finish, grid(least((p.features + 31) / 32, kMostBlocks)), dim3(kFinishThreads), kFinishShared, stream,
+                pointers, 1, overlap);
 }
 
 }  // namespace cuda

@@ -18,7 +18,7 @@ constexpr int64_t kLeastHopperWeights = 128 * 64;
 // The model of a tile's time on a multiprocessor, in cycles: k-tiles at the tensor cores' rate (wider tiles move fewer
 // bytes through shared memory: below 256 columns that bandwidth, not the tensor cores, sets the rate), and the
 // epilogue.
-constexpr double kEpilogueCycles = 2300;
+constexpr double kEpilogueCycles = 7000;
 constexpr double kReduceLaunchCycles = 6000;    // a dependent reduction kernel
 constexpr double kReduceBytesPerCycle = 2000;   // its reads, mostly from the L2 cache
 constexpr int64_t kLeastTilesPerSlice = 8;      // k-tiles
@@ -31,7 +31,7 @@ int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 double k_tile_cycles(int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   const double ideal = static_cast<double>(tile_m) * tile_n * tile_k / 2048;
-  return tile_n >= 256 ? ideal : tile_n >= 128 ? 1.25 * ideal : 1.6 * ideal;
+  return tile_n >= 256 ? ideal : tile_n >= 128 ? 1.1 * ideal : 1.6 * ideal;
 }
 
 // lines x contraction, or its transpose: `line_stride` between lines, `inner` along the contraction.
@@ -68,7 +68,12 @@ struct Parts {
 };
 
 double tile_cycles(const ProductPlan &p, int64_t k_tiles) {
-  return static_cast<double>(k_tiles) * k_tile_cycles(p.tile_m, p.tile_n, p.tile_k) + kEpilogueCycles * p.tile_n / 256;
+  const double multiply = static_cast<double>(k_tiles) * k_tile_cycles(p.tile_m, p.tile_n, p.tile_k);
+  const double store = kEpilogueCycles * p.tile_n / 256;
+  // Tiles of 128 columns are taken in turn: one is stored while the next is multiplied.
+  if (p.kernel == kHopper && p.tile_n == 128)
+    return most(static_cast<int64_t>(multiply), static_cast<int64_t>(store)) + 300;
+  return multiply + store;
 }
 
 // Time of the whole product in cycles under a split.
@@ -92,13 +97,22 @@ void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   p->tiles = p->tiles_m * p->tiles_n;
 }
 
+// Worth a look: what fills one, two or three waves, and halves of the first.
 int64_t best_split(const ProductPlan &p, int32_t multiprocessors) {
   const int64_t contraction = p.work.contraction();
   const int64_t output_bytes = p.work.c.rows * p.work.c.cols * 4;
+  const int64_t one_wave = multiprocessors / p.tiles;
   int64_t best = 1;
   double best_cycles = modelled_cycles(p, 1, contraction, multiprocessors);
-  for (int64_t split = 2; split <= 2 * multiprocessors; ++split) {
-    if (contraction / split < kLeastTilesPerSlice * p.tile_k || split * output_bytes > kMostPartialBytes) break;
+  const int64_t candidates[] = {one_wave / 4, one_wave / 2, one_wave, 2 * multiprocessors / p.tiles,
+                                3 * multiprocessors / p.tiles};
+  for (const int64_t candidate : candidates) {
+    if (candidate < 2) continue;
+    // Slices of whole k-tiles, where the contraction allows it.
+    const int64_t chunk = round_up(ceil_div(contraction, candidate), 64);
+    const int64_t split = ceil_div(contraction, most(chunk, 1));
+    if (split < 2 || contraction / split < kLeastTilesPerSlice * p.tile_k || split * output_bytes > kMostPartialBytes)
+      continue;
     const double cycles = modelled_cycles(p, split, contraction, multiprocessors);
     if (cycles < 0.97 * best_cycles) {
       best = split;
@@ -194,7 +208,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     };
     if (p.pack_a) p.pack_a_at = parts.take(packed(p.a, w.a.rows, &p.pack_a_pitch));
     if (p.pack_b) p.pack_b_at = parts.take(packed(p.b, w.b.cols, &p.pack_b_pitch));
-    p.cluster = p.tile_n >= 128 && (p.tiles_m % 2 == 0 || p.tiles_m >= 9) ? 2 : 1;
+    // Neighbours share the columns' operand where a tile is too large to leave room for more blocks in the cache.
+    p.cluster = p.tile_n == 256 && (p.tiles_m % 2 == 0 || p.tiles_m >= 9) ? 2 : 1;
     // As many blocks as make the waves equally full: all work to the end, in step.
     const int64_t cluster_units = ceil_div(p.tiles_m, p.cluster) * p.tiles_n * split;
     const int64_t at_once = most(1, multiprocessors / p.cluster);

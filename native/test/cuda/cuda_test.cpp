@@ -381,14 +381,17 @@ void part_parity() {
 // and many k-tiles. Catches dropped, doubled and misplaced tiles that a tolerance forgives.
 void part_exact() {
   const int cases = reduced ? 12 : 120;
-  double hopper = 0;
-  for (int i = 0; i < cases; ++i) {
+  // Shapes for which the plan takes the widest tile, with many tiles a block and an odd number of rows of tiles.
+  const int64_t wide[][3] = {{1000, 2176, 4096}, {3072, 512, 4104}, {8320, 1032, 2048}};
+  int tiles[3] = {};
+  for (int i = 0; i < cases + (reduced ? 0 : 9); ++i) {
     Random random{static_cast<uint64_t>(i) * 1001 + 3};
     ProductCase c;
     c.function = i % 3;
     const int64_t most = reduced ? 400 : 1400;
     c.t = random.between(1, most), c.k = random.between(64, most), c.n = random.between(64, most);
     if (random.one_in(2)) c.t = (c.t + 63) / 64 * 64, c.k = (c.k + 63) / 64 * 64, c.n = (c.n + 63) / 64 * 64;
+    if (i >= cases) c.t = wide[(i - cases) / 3][0], c.k = wide[(i - cases) / 3][1], c.n = wide[(i - cases) / 3][2];
     c.in = random.one_in(2) ? Type::f16 : Type::bf16;
     c.out = random.one_in(2) ? c.in : Type::f32;
     c.accumulate = static_cast<int32_t>(random.between(0, 2));
@@ -405,7 +408,10 @@ void part_exact() {
     prepare(c, &fast);
     call(c, &fast);
     fetch(&fast);
-    hopper += fast.plan.kernel[0] == 'h';
+    for (int j = 0; j < 3; ++j) {
+      const char *names[] = {"hopper_128x64", "hopper_128x128", "hopper_128x256"};
+      tiles[j] += strncmp(fast.plan.kernel, names[j], strlen(names[j])) == 0;
+    }
     ProductCase other = c;
     other.precision = DXDW_PRECISION_EXACT;
     other.split = 1;
@@ -419,7 +425,9 @@ void part_exact() {
             fast.plan.why);
     }
   }
-  printf("exact: %d cases, %.0f on the Hopper kernel\n", cases, hopper);
+  printf("exact: %d cases; Hopper tiles of 64: %d, 128: %d, 256 columns: %d\n", cases, tiles[0], tiles[1], tiles[2]);
+  if (!reduced && tiles[0] + tiles[1] + tiles[2] > 0)
+    for (int count : tiles) CHECK(count > 0, "a tile of the Hopper kernel was never taken");
 }
 
 // A deterministic split equals dw_reduce over the partials that each slice's own call assigns, to the bit.
