@@ -95,7 +95,12 @@ public final class ChildJvm {
   public Result finish(String name, Process process) throws IOException, InterruptedException {
     if (!process.waitFor(120, TimeUnit.SECONDS)) {
       process.destroyForcibly();
-      throw new AssertionError("hangs: " + command);
+      throw new AssertionError(
+          "hangs: "
+              + command
+              + "\n"
+              + Files.readString(folder.resolve(name + ".out"))
+              + Files.readString(folder.resolve(name + ".err")));
     }
     return new Result(
         process.exitValue(),

@@ -37,8 +37,15 @@ public final class LaunchCost {
   private static final int BURSTS = 400;
   private static final int WARM_UP = 150;
   private static final int GRAPH_LAUNCHES = 100;
-  private static final MethodHandle EMPTY = dxdw_h.dxdw_cuda_nop$handle();
-  private static final MethodHandle NOTHING = dxdw_h.dxdw_nop$handle();
+  private static final MethodHandle EMPTY;
+  private static final MethodHandle NOTHING;
+
+  static {
+    // The symbols are found once the library is loaded.
+    Dxdw.libraryFile();
+    EMPTY = dxdw_h.dxdw_cuda_nop$handle();
+    NOTHING = dxdw_h.dxdw_nop$handle();
+  }
 
   private LaunchCost() {}
 

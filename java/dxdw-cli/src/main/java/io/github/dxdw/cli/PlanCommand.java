@@ -111,7 +111,10 @@ final class PlanCommand implements Runnable {
     Plan whole = planDw(chip, Math.max(tokens, 1), 1);
     String tiles =
         String.format(
-            Locale.ROOT, "dW in one piece has %d tiles for %d multiprocessors", whole.tiles(), multiprocessors);
+            Locale.ROOT,
+            "dW in one piece has %d tiles for %d multiprocessors",
+            whole.tiles(),
+            multiprocessors);
     if (!splits(chip, MOST_TOKENS)) {
       return tiles + ": slices do not pay for any T.";
     }

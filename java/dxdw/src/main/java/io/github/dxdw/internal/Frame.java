@@ -44,6 +44,10 @@ public final class Frame {
   private static final long STRIDES = 32;
   private static final long BYTE_OFFSET = 40;
 
+  // Pointers of the options, written as numbers: a segment for each would be an object.
+  private static final long STREAM = dxdw_options.stream$offset();
+  private static final long WORKSPACE = dxdw_options.workspace$offset();
+
   /** ndim = -1 with everything else 0: an operand that is not wanted. */
   private static final long ABSENT = 0xffff_ffffL;
 
@@ -181,7 +185,7 @@ public final class Frame {
     dxdw_options.precision(optionsMemory, precision.ordinal());
     dxdw_options.flags(optionsMemory, batchInvariant ? dxdw_h.DXDW_BATCH_INVARIANT() : 0);
     if (stream == null) {
-      dxdw_options.stream(optionsMemory, MemorySegment.NULL);
+      optionsMemory.set(ValueLayout.JAVA_LONG, STREAM, 0L);
     } else {
       try {
         stream.acquire();
@@ -190,18 +194,17 @@ public final class Frame {
         throw closed;
       }
       streamInUse = stream;
-      dxdw_options.stream(optionsMemory, stream.segment());
+      optionsMemory.set(ValueLayout.JAVA_LONG, STREAM, stream.segment().address());
     }
     long bytes = workspace == null ? 0 : workspace.count() * workspace.type.byteSize();
     if (bytes == 0) {
-      dxdw_options.workspace(optionsMemory, MemorySegment.NULL);
+      optionsMemory.set(ValueLayout.JAVA_LONG, WORKSPACE, 0L);
     } else {
       if (workspace.segment.isReadOnly()) {
         clear();
         throw new IllegalArgumentException("workspace: " + workspace.describe() + " is read-only");
       }
-      dxdw_options.workspace(
-          optionsMemory, MemorySegment.ofAddress(workspace.address + workspace.byteOffset));
+      optionsMemory.set(ValueLayout.JAVA_LONG, WORKSPACE, workspace.address + workspace.byteOffset);
       hold5 = workspace.segment;
     }
     dxdw_options.workspace_bytes(optionsMemory, bytes);

@@ -4,7 +4,8 @@ import java.lang.foreign.MemorySegment;
 
 /** A native graph and the memory that its calls use. */
 public final class GraphHandle extends NativeHandle {
-  private final Recording recording;
+  /** Let go when the graph is destroyed, for it may keep memory of automatic arenas. */
+  private Recording recording;
 
   private GraphHandle(MemorySegment segment, Recording recording) {
     super("graph", segment);
@@ -32,6 +33,7 @@ public final class GraphHandle extends NativeHandle {
 
   @Override
   void destroy(MemorySegment graph) {
+    recording = null;
     Native.graphDestroy(graph);
   }
 }

@@ -183,7 +183,8 @@ final class CaseRunner {
     }
 
     private String product(int out, Matrix a, Matrix b, int split, boolean ordered) {
-      String wrong = bounded(out, Reference.product(a, b), split, quantum(0) * quantum(1));
+      boolean atomic = !ordered && c.output() == DType.FLOAT32;
+      String wrong = bounded(out, Reference.product(a, b), split, quantum(0) * quantum(1), atomic);
       if (wrong != null || !ordered) {
         return wrong;
       }
@@ -258,13 +259,18 @@ final class CaseRunner {
     }
 
     private String bounded(int out, Sums sums, int split, double quantum) {
+      return bounded(out, sums, split, quantum, false);
+    }
+
+    private String bounded(int out, Sums sums, int split, double quantum, boolean atomic) {
       float[] got = operands[out].load();
       float[] old = old(out);
       if (old != null) {
         sums.plus(old);
         quantum = Math.min(quantum, ErrorBound.quantum(old));
       }
-      ErrorBound bound = ErrorBound.of(c.input(), c.output(), c.precision(), sums.length(), split);
+      ErrorBound bound =
+          ErrorBound.of(c.input(), c.output(), c.precision(), sums.length(), split, atomic);
       for (int i = 0; i < got.length; i++) {
         double error = bound.error(sums.magnitude()[i], sums.flushed()[i], quantum);
         if (!bound.admits(got[i], sums.value()[i], sums.magnitude()[i], error)) {

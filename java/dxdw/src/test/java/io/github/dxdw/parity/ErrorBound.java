@@ -30,6 +30,9 @@ import io.github.dxdw.Precision;
  * <p>The matrix units of a GPU, which 16-bit operands go through there in the default precision,
  * cut sums off where others round them: u is twice as large for them.
  *
+ * <p>Atomic additions of a GPU take subnormal float32 values, and give subnormal sums, as zero:
+ * each slice and each sum of slices adds at most 2^-126.
+ *
  * <p>Where all terms are multiples of some q = 2^k and |old| + sum |a_c| |b_c| &lt;= 2^24 q, every
  * partial sum in every order is a float32 (q is at least the smallest float32, or the smallest
  * normal one in the mode above): then e = 0. Data of small integers therefore shows a lost product
@@ -50,13 +53,15 @@ final class ErrorBound {
   private final DType output;
   private final boolean flushes;
   private final double unit;
+  private final long flushedSums;
   private final long roundings;
 
-  private ErrorBound(DType output, boolean flushes, double unit, long roundings) {
+  private ErrorBound(DType output, boolean flushes, double unit, long roundings, long flushedSums) {
     this.output = output;
     this.flushes = flushes;
     this.unit = unit;
     this.roundings = roundings;
+    this.flushedSums = flushedSums;
   }
 
   /**
@@ -64,9 +69,20 @@ final class ErrorBound {
    * slices, stored as {@code output}.
    */
   static ErrorBound of(DType input, DType output, Precision precision, long length, int split) {
+    return of(input, output, precision, length, split, false);
+  }
+
+  /** As above; {@code atomic}: slices are added to the output atomically. */
+  static ErrorBound of(
+      DType input, DType output, Precision precision, long length, int split, boolean atomic) {
     boolean flushes = input == DType.BFLOAT16 && precision != Precision.EXACT;
     boolean matrixUnit = !Kernels.onCpu() && input != DType.FLOAT32 && precision != Precision.EXACT;
-    return new ErrorBound(output, flushes, matrixUnit ? 2 * UNIT : UNIT, length + split + 2);
+    return new ErrorBound(
+        output,
+        flushes,
+        matrixUnit ? 2 * UNIT : UNIT,
+        length + split + 2,
+        atomic && !Kernels.onCpu() ? 2L * split + 2 : 0);
   }
 
   /** gamma(n). */
@@ -83,7 +99,7 @@ final class ErrorBound {
    */
   double error(double magnitude, double flushed, double quantum) {
     boolean lossless =
-        quantum >= (flushes ? Float.MIN_NORMAL : Float.MIN_VALUE)
+        quantum >= (flushes || flushedSums > 0 ? Float.MIN_NORMAL : Float.MIN_VALUE)
             && magnitude <= 0x1p24 * quantum
             && magnitude <= Float.MAX_VALUE
             && !(flushes && flushed > 0);
@@ -91,6 +107,7 @@ final class ErrorBound {
       return 0;
     }
     double error = gamma() * magnitude + roundings * 0x1p-150;
+    error += flushedSums * 0x1p-126;
     if (flushes) {
       error += roundings * 0x1p-126 + flushed;
     }
