@@ -59,22 +59,21 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint3
 }
 
 template <typename T>
-__device__ __forceinline__ void multiply(float *upper, float *lower, const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+__device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
 template <>
-__device__ __forceinline__ void multiply<__nv_bfloat16>(float *upper, float *lower, const uint32_t (&a)[4], uint32_t b0,
+__device__ __forceinline__ void multiply<__nv_bfloat16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                                         uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 template <>
-__device__ __forceinline__ void multiply<__half>(float *upper, float *lower, const uint32_t (&a)[4], uint32_t b0,
-                                                 uint32_t b1) {
+__device__ __forceinline__ void multiply<__half>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(upper[0]), "+f"(upper[1]), "+f"(lower[0]), "+f"(lower[1])
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
@@ -145,7 +144,7 @@ __global__ void __launch_bounds__(kThreads) mma_kernel(const MmaArguments p) {
       asm volatile("cp.async.commit_group;");
     };
 
-    float sum[4][2][8] = {};  // 16 rows, upper or lower 8 of them, columns of four groups of 8
+    float sum[4][4][4] = {};
     for (int64_t step = 0; step < kStages - 1; ++step) load(step);
     for (int64_t step = 0; step < steps; ++step) {
       asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2));
@@ -181,38 +180,32 @@ __global__ void __launch_bounds__(kThreads) mma_kernel(const MmaArguments p) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
 #pragma unroll
-          for (int j = 0; j < 4; ++j)
-            multiply<T>(sum[i][0] + 2 * j, sum[i][1] + 2 * j, a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          for (int j = 0; j < 4; ++j) multiply<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
       }
     }
     // The next unit's first loads reuse stages that other warps may still read.
     asm volatile("cp.async.wait_group 0;");
     __syncthreads();
 
-    const auto each_row = [&](auto use) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int64_t row = row0 + warp_m + i * 16 + half * 8 + lane / 4;
-          int64_t elements[8];
-          bool inside[8];
+      for (int half = 0; half < 2; ++half) {
+        const int64_t row = row0 + warp_m + i * 16 + half * 8 + lane / 4;
+        int64_t elements[8];
+        bool inside[8];
+        float values[8];
 #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            const int64_t col = col0 + warp_n + j / 2 * 8 + lane % 4 * 2 + j % 2;
-            elements[j] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
-            inside[j] = row < p.a.lines && col < p.b.lines;
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int64_t col = col0 + warp_n + j * 8 + lane % 4 * 2 + e;
+            elements[2 * j + e] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+            inside[2 * j + e] = row < p.a.lines && col < p.b.lines;
+            values[2 * j + e] = sum[i][j][half * 2 + e];
           }
-          use(elements, inside, sum[i][half]);
-        }
-    };
-    if (p.c.add && !p.c.atomic)
-      each_row([&](const int64_t(&elements)[8], const bool(&inside)[8], float(&values)[8]) {
-        add_old(p.c.data, p.c.type, elements, inside, values);
-      });
-    each_row([&](const int64_t(&elements)[8], const bool(&inside)[8], float(&values)[8]) {
-      put(p.c.data, p.c.type, elements, inside, values, false, p.c.atomic);
-    });
+        put(p.c.data, p.c.type, elements, inside, values, p.c.add, p.c.atomic);
+      }
   }
 }
 

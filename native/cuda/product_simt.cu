@@ -144,28 +144,19 @@ __global__ void __launch_bounds__(kThreads, 2) simt_kernel(const SimtArguments p
       __syncthreads();
     }
 
-    const auto each_row = [&](auto use) {
 #pragma unroll
-      for (int i = 0; i < R; ++i) {
-        const int64_t row = row0 + i / 4 * 64 + ty * 4 + i % 4;
-        int64_t elements[R];
-        bool inside[R];
+    for (int i = 0; i < R; ++i) {
+      const int64_t row = row0 + i / 4 * 64 + ty * 4 + i % 4;
+      int64_t elements[R];
+      bool inside[R];
 #pragma unroll
-        for (int j = 0; j < R; ++j) {
-          const int64_t col = col0 + j / 4 * 64 + tx * 4 + j % 4;
-          elements[j] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
-          inside[j] = row < p.a.lines && col < p.b.lines;
-        }
-        use(elements, inside, sum[i]);
+      for (int j = 0; j < R; ++j) {
+        const int64_t col = col0 + j / 4 * 64 + tx * 4 + j % 4;
+        elements[j] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+        inside[j] = row < p.a.lines && col < p.b.lines;
       }
-    };
-    if (p.c.add && !p.c.atomic)
-      each_row([&](const int64_t(&elements)[R], const bool(&inside)[R], float(&values)[R]) {
-        add_old(p.c.data, p.c.type, elements, inside, values);
-      });
-    each_row([&](const int64_t(&elements)[R], const bool(&inside)[R], float(&values)[R]) {
-      put(p.c.data, p.c.type, elements, inside, values, false, p.c.atomic);
-    });
+      put(p.c.data, p.c.type, elements, inside, sum[i], p.c.add, p.c.atomic);
+    }
   }
 }
 

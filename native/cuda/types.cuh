@@ -61,26 +61,6 @@ __device__ __forceinline__ void put_typed(char *data, const int64_t (&elements)[
     if (inside[i]) out[elements[i]] = from_float<T>(add ? to_float(old[i]) + values[i] : values[i]);
 }
 
-// values += what stands in the output: float32 additions, before the one rounding of the store. Read for a whole tile
-// before anything is written, so that the reads overlap.
-template <typename T, int kCount>
-__device__ __forceinline__ void add_old_typed(const char *data, const int64_t (&elements)[kCount],
-                                              const bool (&inside)[kCount], float (&values)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    if (inside[i]) values[i] = to_float(reinterpret_cast<const T *>(data)[elements[i]]) + values[i];
-}
-
-template <int kCount>
-__device__ __forceinline__ void add_old(const char *data, DType type, const int64_t (&elements)[kCount],
-                                        const bool (&inside)[kCount], float (&values)[kCount]) {
-  switch (type) {
-    case DType::f32: add_old_typed<float>(data, elements, inside, values); break;
-    case DType::f16: add_old_typed<__half>(data, elements, inside, values); break;
-    default: add_old_typed<__nv_bfloat16>(data, elements, inside, values); break;
-  }
-}
-
 // Results to their places: assigned, added with one rounding, or added atomically (float32; subnormal sums become 0).
 // All old values are read before any is written, so that the reads overlap.
 template <int kCount>
