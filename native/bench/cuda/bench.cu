@@ -2,10 +2,10 @@
 //
 //   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--seconds S]
 //
-// cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and the
-// fastest of its first 32. Every arm runs over the same rotating sets of operands, larger together than the L2 cache;
-// arms alternate; each launch stands between two events, and the median is told. Data: normal, random. The copy of 1 GiB
-// and the clock tell what the machine gave at that time.
+// cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
+// the fastest of its first 32. Every arm runs over the same rotating sets of operands, larger together than the L2
+// cache; arms alternate; each launch stands between two events, and the median is told. Data: normal, random. The copy
+// of 1 GiB and the clock tell what the machine gave at that time.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -24,21 +24,21 @@
 
 namespace {
 
-#define CUDA(expression)                                                                            \
-  do {                                                                                              \
-    const cudaError_t error_of_call = (expression);                                                 \
-    if (error_of_call != cudaSuccess) {                                                             \
-      fprintf(stderr, "%d: %s: %s\n", __LINE__, #expression, cudaGetErrorString(error_of_call));    \
-      exit(1);                                                                                      \
-    }                                                                                               \
+#define CUDA(expression)                                                                         \
+  do {                                                                                           \
+    const cudaError_t error_of_call = (expression);                                              \
+    if (error_of_call != cudaSuccess) {                                                          \
+      fprintf(stderr, "%d: %s: %s\n", __LINE__, #expression, cudaGetErrorString(error_of_call)); \
+      exit(1);                                                                                   \
+    }                                                                                            \
   } while (0)
 
-#define DXDW(expression)                                                     \
-  do {                                                                       \
-    if ((expression) != DXDW_OK) {                                           \
+#define DXDW(expression)                                                         \
+  do {                                                                           \
+    if ((expression) != DXDW_OK) {                                               \
       fprintf(stderr, "%d: %s: %s\n", __LINE__, #expression, dxdw_last_error()); \
-      exit(1);                                                               \
-    }                                                                        \
+      exit(1);                                                                   \
+    }                                                                            \
   } while (0)
 
 int runs = 20;
@@ -227,8 +227,8 @@ struct LtProduct {
   std::vector<LtResult> found;
   float alpha = 1, beta;
 
-  LtProduct(Cublas *cublas, int32_t op_a, int32_t op_b, int64_t m, int64_t n, int64_t k, int64_t lda,
-            int64_t ldb, int64_t ldd, cudaDataType in, cudaDataType out, int32_t compute, bool add)
+  LtProduct(Cublas *cublas, int32_t op_a, int32_t op_b, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+            int64_t ldd, cudaDataType in, cudaDataType out, int32_t compute, bool add)
       : lt(cublas), beta(add ? 1.0f : 0.0f) {
     lt->MatmulDescCreate(&desc, compute, CUDA_R_32F);
     lt->MatmulDescSetAttribute(desc, kLtTransA, &op_a, sizeof op_a);
@@ -246,8 +246,8 @@ struct LtProduct {
     found.resize(static_cast<size_t>(count));
   }
   bool run(size_t algorithm, const void *pa, const void *pb, void *pd) {
-    return lt->Matmul(lt->handle, desc, &alpha, pa, a, pb, b, &beta, pd, d, pd, d, &found[algorithm].algorithm, lt->workspace,
-                      Cublas::kWorkspace, nullptr) == 0;
+    return lt->Matmul(lt->handle, desc, &alpha, pa, a, pb, b, &beta, pd, d, pd, d, &found[algorithm].algorithm,
+                      lt->workspace, Cublas::kWorkspace, nullptr) == 0;
   }
   // The fastest of those found, by three timed runs each.
   size_t fastest(const void *pa, const void *pb, void *pd) {
@@ -256,8 +256,7 @@ struct LtProduct {
     for (size_t i = 0; i < found.size(); ++i) {
       if (!run(i, pa, pb, pd)) continue;
       double time = 1e30;
-      for (int repeat = 0; repeat < 3; ++repeat)
-        time = std::min(time, time_theirs([&] { run(i, pa, pb, pd); }));
+      for (int repeat = 0; repeat < 3; ++repeat) time = std::min(time, time_theirs([&] { run(i, pa, pb, pd); }));
       if (time < best_time) best_time = time, best = i;
     }
     return best;
@@ -272,8 +271,16 @@ struct Shape {
 };
 
 dxdw_tensor matrix(void *data, int64_t *shape, bool is_float) {
-  return {data, DXDW_CUDA, 0, 2, static_cast<uint8_t>(is_float ? DXDW_FLOAT : DXDW_BFLOAT),
-          static_cast<uint8_t>(is_float ? 32 : 16), 1, shape, nullptr, 0};
+  return {data,
+          DXDW_CUDA,
+          0,
+          2,
+          static_cast<uint8_t>(is_float ? DXDW_FLOAT : DXDW_BFLOAT),
+          static_cast<uint8_t>(is_float ? 32 : 16),
+          1,
+          shape,
+          nullptr,
+          0};
 }
 
 void bench_products(const Shape &s, Cublas *lt, bool fp32) {
@@ -311,10 +318,12 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   };
   const double in_bytes = static_cast<double>(size);
   {
-    LtProduct *peer = lt == nullptr ? nullptr
-                                    : new LtProduct(lt, kLtNoTranspose, kLtNoTranspose, n, t, k, n, k, n, in, in, compute, false);
+    LtProduct *peer = lt == nullptr
+                          ? nullptr
+                          : new LtProduct(lt, kLtNoTranspose, kLtNoTranspose, n, t, k, n, k, n, in, in, compute, false);
     both("Y", in_bytes * (t * k + k * n + t * n),
-         {{"ours", true,
+         {{"ours",
+           true,
            [&](int i) {
              const dxdw_tensor a = matrix(x[i], x_shape, fp32), b = matrix(w[i], w_shape, fp32),
                                c = matrix(out[i], dy_shape, fp32);
@@ -324,10 +333,12 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
          peer, w, x, out);
   }
   {
-    LtProduct *peer = lt == nullptr ? nullptr
-                                    : new LtProduct(lt, kLtTranspose, kLtNoTranspose, k, t, n, n, n, k, in, in, compute, false);
+    LtProduct *peer = lt == nullptr
+                          ? nullptr
+                          : new LtProduct(lt, kLtTranspose, kLtNoTranspose, k, t, n, n, n, k, in, in, compute, false);
     both("dX", in_bytes * (t * k + k * n + t * n),
-         {{"ours", true,
+         {{"ours",
+           true,
            [&](int i) {
              const dxdw_tensor a = matrix(dy[i], dy_shape, fp32), b = matrix(w[i], w_shape, fp32),
                                c = matrix(out[i], x_shape, fp32);
@@ -338,9 +349,9 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   }
   for (bool add : {false, true}) {
     options.accumulate = add ? DXDW_ADD : DXDW_ASSIGN;
-    LtProduct *peer = lt == nullptr ? nullptr
-                                    : new LtProduct(lt, kLtNoTranspose, kLtTranspose, n, k, t, n, k, n, in, CUDA_R_32F,
-                                                    compute, add);
+    LtProduct *peer =
+        lt == nullptr ? nullptr
+                      : new LtProduct(lt, kLtNoTranspose, kLtTranspose, n, k, t, n, k, n, in, CUDA_R_32F, compute, add);
     const auto arm = [&](int deterministic) {
       return [&, deterministic](int i) {
         const dxdw_tensor a = matrix(x[i], x_shape, fp32), b = matrix(dy[i], dy_shape, fp32),
@@ -360,7 +371,8 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
 
 void bench_weighted(int64_t rows, int64_t d, bool fp32) {
   const int64_t size = fp32 ? 4 : 2;
-  const int sets = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(4, (int64_t{240} << 20) / (rows * d * size) + 1)));
+  const int sets =
+      static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(4, (int64_t{240} << 20) / (rows * d * size) + 1)));
   std::vector<void *> x, gx;
   for (int i = 0; i < sets; ++i) {
     x.push_back(filled(rows * d, fp32, static_cast<uint64_t>(i)));
@@ -379,7 +391,8 @@ void bench_weighted(int64_t rows, int64_t d, bool fp32) {
   char label[64];
   snprintf(label, sizeof label, "ws %lld x %lld %s", static_cast<long long>(rows), static_cast<long long>(d),
            fp32 ? "fp32" : "bf16");
-  std::vector<Arm> forward = {{"ours", true,
+  std::vector<Arm> forward = {{"ours",
+                               true,
                                [&](int i) {
                                  const dxdw_tensor tx = matrix(x[i], x_shape, fp32), tw = vector(w, x_shape + 1, fp32),
                                                    ty = vector(g, x_shape, fp32);
@@ -388,15 +401,15 @@ void bench_weighted(int64_t rows, int64_t d, bool fp32) {
                                {}}};
   measure(&forward, sets);
   report(label, "forward", 0, static_cast<double>(rows * d * size), &forward);
-  std::vector<Arm> backward = {
-      {"ours", true,
-       [&](int i) {
-         const dxdw_tensor tx = matrix(x[i], x_shape, fp32), tw = vector(w, x_shape + 1, fp32),
-                           tg = vector(g, x_shape, fp32), tgx = matrix(gx[i], x_shape, fp32),
-                           tgw = vector(gw, x_shape + 1, true);
-         DXDW(weighted_sum_bwd(&tx, &tw, &tg, &tgx, &tgw, &options));
-       },
-       {}}};
+  std::vector<Arm> backward = {{"ours",
+                                true,
+                                [&](int i) {
+                                  const dxdw_tensor tx = matrix(x[i], x_shape, fp32), tw = vector(w, x_shape + 1, fp32),
+                                                    tg = vector(g, x_shape, fp32), tgx = matrix(gx[i], x_shape, fp32),
+                                                    tgw = vector(gw, x_shape + 1, true);
+                                  DXDW(weighted_sum_bwd(&tx, &tw, &tg, &tgx, &tgw, &options));
+                                },
+                                {}}};
   measure(&backward, sets);
   report(label, "backward", 0, static_cast<double>(rows * d * size * 2), &backward);
   for (auto *list : {&x, &gx})
@@ -423,11 +436,16 @@ int main(int count, char **arguments) {
   bool cublas = true;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
-    if (argument == "--json" && i + 1 < count) json = fopen(arguments[++i], "w");
-    else if (argument == "--runs" && i + 1 < count) runs = atoi(arguments[++i]);
-    else if (argument == "--shapes" && i + 1 < count) wanted = std::string(",") + arguments[++i] + ",";
-    else if (argument == "--no-cublas") cublas = false;
-    else return fprintf(stderr, "unknown argument %s\n", arguments[i]), 2;
+    if (argument == "--json" && i + 1 < count)
+      json = fopen(arguments[++i], "w");
+    else if (argument == "--runs" && i + 1 < count)
+      runs = atoi(arguments[++i]);
+    else if (argument == "--shapes" && i + 1 < count)
+      wanted = std::string(",") + arguments[++i] + ",";
+    else if (argument == "--no-cublas")
+      cublas = false;
+    else
+      return fprintf(stderr, "unknown argument %s\n", arguments[i]), 2;
   }
   const char *why = dxdw_device_unavailable(DXDW_CUDA, 0);
   if (why[0] != 0) {
@@ -444,10 +462,11 @@ int main(int count, char **arguments) {
     return wanted.empty() || wanted.find(std::string(",") + name + ",") != std::string::npos;
   };
   bench_copy();
-  const Shape shapes[] = {{"mlp", 8192, 4096, 14336},    {"qkv", 8192, 4096, 4096},    {"square", 8192, 8192, 8192},
-                          {"starved1024", 32768, 1024, 1024}, {"starved512", 65536, 512, 512}, {"tiny256", 65536, 256, 256},
-                          {"lora64", 16384, 4096, 64},   {"lora16", 16384, 4096, 16},  {"ragged", 8191, 4095, 4097},
-                          {"batch512", 512, 4096, 4096}, {"logits", 4096, 4096, 32000}};
+  const Shape shapes[] = {
+      {"mlp", 8192, 4096, 14336},         {"qkv", 8192, 4096, 4096},       {"square", 8192, 8192, 8192},
+      {"starved1024", 32768, 1024, 1024}, {"starved512", 65536, 512, 512}, {"tiny256", 65536, 256, 256},
+      {"lora64", 16384, 4096, 64},        {"lora16", 16384, 4096, 16},     {"ragged", 8191, 4095, 4097},
+      {"batch512", 512, 4096, 4096},      {"logits", 4096, 4096, 32000}};
   for (const Shape &shape : shapes)
     if (is_wanted(shape.name)) bench_products(shape, cublas ? &lt : nullptr, false);
   if (is_wanted("ws")) {
