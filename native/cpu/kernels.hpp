@@ -32,6 +32,11 @@ struct Tile {
   const float *from;  // NULL: nothing is added
   int64_t from_stride;
   int32_t rows, cols;  // at most mr, nr
+  // C goes past the caches, with stores that want whole aligned vectors. Follow it with fence().
+  bool stream;
+  // Direct kernels only: memory to be asked for meanwhile, so many bytes further at each step of depth.
+  const char *ahead;
+  int64_t ahead_step;
 };
 
 struct Kernels {

@@ -35,7 +35,12 @@ DXDW_INLINE void add_from(Vec (&acc)[R][V], const float *from, int64_t stride, i
 template <typename T, int R, int V>
 DXDW_INLINE void put(const Vec (&acc)[R][V], const Tile &t, int last) {
   typename T::Item *c = reinterpret_cast<typename T::Item *>(t.c);
-  if (last == kLanes) {
+  if (t.stream && last == kLanes) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) T::stream(c + r * t.c_stride + v * kLanes, acc[r][v]);
+  } else if (last == kLanes) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
@@ -57,15 +62,18 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
   const int64_t a_line = Packed ? 1 : t.a_line, a_depth = Packed ? kTileRows : t.a_depth;
   const int64_t b_depth = Packed ? kTileCols : t.b_depth;
   const float *a = t.a, *b = t.b;
-  if (R * V > 8)
-    for (int r = 0; r < R; ++r) __builtin_prefetch(t.c + r * t.c_stride * dxdw::size_of(t.c_type), 1);
   // Unrolled whole, or the accumulators would live in memory.
   Vec acc[R][V];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
     for (int v = 0; v < V; ++v) acc[r][v] = v_zero();
+  const char *ahead = t.ahead;
   for (int64_t k = 0; k < t.depth; ++k, a += a_depth, b += b_depth) {
+    if (!Packed) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += t.ahead_step;
+    }
     Vec row[V];
 #pragma GCC unroll 16
     for (int v = 0; v < V; ++v) row[v] = Masked && v == V - 1 ? v_load_n(b + v * kLanes, last) : v_load(b + v * kLanes);

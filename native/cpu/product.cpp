@@ -38,6 +38,10 @@ constexpr int64_t kStepPanels = 32;
 constexpr int64_t kWorkPerThread = 1 << 18;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
 constexpr int64_t kDirectUses = 8;
+// C from this size on goes past the caches, when it is written once.
+constexpr int64_t kStreamBytes = 8 << 20;
+// Vectors in a row of a micro-tile, on every level.
+constexpr int64_t kVectorsPerTile = 2;
 // C with fewer columns is computed transposed.
 constexpr int64_t kThinCols = 8;
 // Packed B up to this size stays in the second-level cache while all rows of A pass by.
@@ -55,6 +59,7 @@ struct Blocks {
   bool pairs;  // packed as pairs of bfloat16
   bool a_direct, b_direct;
   bool rows_side_by_side;  // in C
+  bool stream;             // C is assigned once, and too large to be worth a place in the caches
   Finish finish;
   int64_t tile_rows;  // rows of a micro-tile
   int64_t row_panels, col_panels, depth_blocks;
@@ -125,6 +130,11 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   // A micro-kernel can write C itself unless sums must rest between blocks in more than C's 16 bits.
   const bool rests_in_c = s.c.type == DType::f32 || (s.depth_blocks == 1 && !s.add);
   if (split_finish == Finish::direct && !(s.rows_side_by_side && rests_in_c)) s.finish = Finish::scratch;
+  const int64_t alignment = k.nr / kVectorsPerTile * size_of(s.c.type);
+  s.stream = s.finish == Finish::direct && s.depth_blocks == 1 && !s.add &&
+             s.c.rows * s.c.cols * size_of(s.c.type) >= kStreamBytes &&
+             reinterpret_cast<uint64_t>(s.c.data) % static_cast<uint64_t>(alignment) == 0 &&
+             s.c.row_stride * size_of(s.c.type) % alignment == 0;
   s.a_direct = s.col_panels <= kDirectUses && readable_in_place(s);
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
   s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, k.mr)) : k.mr;
@@ -247,12 +257,11 @@ void end(const Blocks &s, const Matrix &target, const Matrix &into) {
   if (s.finish == Finish::atomic) add_tile_atomically(target, into);
 }
 
-// Asks for rows of an operand that is read in place, while others are used.
-void prefetch_rows(const Matrix &m, int64_t row, int64_t rows, int64_t col, int64_t cols) {
-  if (m.col_stride != 1) return;
-  const int64_t bytes = cols * size_of(m.type);
-  for (int64_t r = row; r < std::min(m.rows, row + rows); ++r)
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(m.at(r, col) + at, 0, 2);
+// Asks for a micro-tile of C, to write it.
+void prefetch_tile(const Matrix &c, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+  const int64_t bytes = std::min(cols, c.cols - col) * size_of(c.type);
+  for (int64_t r = row; r < std::min(c.rows, row + rows); ++r)
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(c.at(r, col) + at, 1, 3);
 }
 
 // All micro-tiles of a part over one block of the contraction.
@@ -282,9 +291,15 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
   // The inner loop runs over the operand that the caches hold.
   const bool rows_outside = col_panels * s.panel_bytes() * depth / kBlock <= kCachedBytes;
-  // Each tile asks for its share of the next block of a B in place.
-  const int64_t ahead = ceil_div(kBlock, row_panels * col_panels);
-  for (int64_t i = 0; i < row_panels * col_panels; ++i) {
+  tile.stream = s.stream && s.finish == Finish::direct && !adds;
+  // Operands in place that follow one another without gaps are asked for early: the next tile's rows of A, or, tile by
+  // tile, the next block of B.
+  const int64_t tiles = row_panels * col_panels, steps = std::max<int64_t>(1, tile.depth);
+  const int64_t row_bytes = s.a.row_stride * size_of(s.a.type),
+                block_bytes = kBlock * s.b.row_stride * size_of(s.b.type);
+  const bool next_rows = s.a_direct && rows_outside && s.a.col_stride == 1 && s.a.row_stride == depth;
+  const bool next_block = s.b_direct && s.b.row_stride == s.b.cols && block + 1 < step.blocks;
+  for (int64_t i = 0; i < tiles; ++i) {
     const int64_t r = rows_outside ? i / col_panels : i % row_panels;
     const int64_t q = rows_outside ? i % col_panels : i / row_panels;
     const int64_t row = r * s.tile_rows, col = q * k.nr;
@@ -293,8 +308,20 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
     tile.a = s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
     tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
                         : packed_panel(run, step, part.col_from + q, block);
-    if (s.a_direct && rows_outside && q == 0) prefetch_rows(s.a, first_row + row + s.tile_rows, s.tile_rows, at, depth);
-    if (s.b_direct) prefetch_rows(s.b, at + kBlock + i * ahead, ahead, first_col, cols);
+    tile.ahead = reinterpret_cast<const char *>(tile.a);
+    tile.ahead_step = 0;
+    if (next_rows && q == 0) {
+      tile.ahead += s.tile_rows * row_bytes;
+      tile.ahead_step = ceil_div(s.tile_rows * row_bytes, steps);
+    } else if (next_block) {
+      tile.ahead_step = ceil_div(block_bytes, tiles * steps);
+      tile.ahead = s.b.at(at + kBlock, 0) + i * steps * tile.ahead_step;
+    }
+    if (i + 1 < tiles && !tile.stream) {
+      const int64_t next_r = rows_outside ? (i + 1) / col_panels : (i + 1) % row_panels;
+      const int64_t next_q = rows_outside ? (i + 1) % col_panels : (i + 1) / row_panels;
+      prefetch_tile(to, next_r * s.tile_rows, next_q * k.nr, s.tile_rows, k.nr);
+    }
     const float *const from = reinterpret_cast<const float *>(s.by_tile() ? part.into.data : part.into.at(row, col));
     tile.from = adds ? from : nullptr;
     tile.c = s.by_tile() && !ends ? part.into.data : to.at(row, col);
@@ -333,6 +360,7 @@ void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
   for (int64_t block = 0; block < step.blocks; ++block)
     compute_block(run, step, part, block, reinterpret_cast<float *>(own));
   if (!s.by_tile()) end(s, part.target, part.into);
+  if (s.stream) kernels().fence();
 }
 
 // Finds the step and phase of a task by walking the steps: they are few.
@@ -516,6 +544,8 @@ void run_small(const Product &p) {
   tile.b_depth = p.b.row_stride;
   tile.c_stride = p.c.row_stride;
   tile.c_type = DType::f32;
+  tile.stream = false;
+  tile.ahead_step = 0;
   for (int64_t row = 0; row < p.c.rows; row += k.mr)
     for (int64_t col = 0; col < p.c.cols; col += k.nr) {
       tile.rows = static_cast<int32_t>(std::min<int64_t>(k.mr, p.c.rows - row));
@@ -528,6 +558,7 @@ void run_small(const Product &p) {
         tile.a = reinterpret_cast<const float *>(p.a.at(row, at));
         tile.b = reinterpret_cast<const float *>(p.b.at(at, col));
         tile.depth = std::min(kBlock, p.contraction() - at);
+        tile.ahead = reinterpret_cast<const char *>(tile.a);
         k.tile_direct(tile);
         tile.from = reinterpret_cast<const float *>(tile.c);
         at += kBlock;

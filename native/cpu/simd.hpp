@@ -100,6 +100,9 @@ DXDW_INLINE Vec v_zero() { return _mm512_setzero_ps(); }
 DXDW_INLINE Vec v_load(const float *p) { return _mm512_loadu_ps(p); }
 DXDW_INLINE void v_store(float *p, Vec v) { _mm512_storeu_ps(p, v); }
 DXDW_INLINE void v_stream(float *p, Vec v) { _mm512_stream_ps(p, v); }
+DXDW_INLINE void v_stream_half(uint16_t *p, const uint16_t *half) {
+  _mm256_stream_si256(reinterpret_cast<__m256i *>(p), _mm256_loadu_si256(reinterpret_cast<const __m256i *>(half)));
+}
 static inline void v_fence() { _mm_sfence(); }
 DXDW_INLINE __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
 DXDW_INLINE Vec v_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
@@ -190,6 +193,9 @@ DXDW_INLINE Vec v_zero() { return _mm256_setzero_ps(); }
 DXDW_INLINE Vec v_load(const float *p) { return _mm256_loadu_ps(p); }
 DXDW_INLINE void v_store(float *p, Vec v) { _mm256_storeu_ps(p, v); }
 DXDW_INLINE void v_stream(float *p, Vec v) { _mm256_stream_ps(p, v); }
+DXDW_INLINE void v_stream_half(uint16_t *p, const uint16_t *half) {
+  _mm_stream_si128(reinterpret_cast<__m128i *>(p), _mm_loadu_si128(reinterpret_cast<const __m128i *>(half)));
+}
 static inline void v_fence() { _mm_sfence(); }
 DXDW_INLINE __m256i first(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -262,6 +268,7 @@ DXDW_INLINE Vec v_load(const float *p) {
 }
 DXDW_INLINE void v_store(float *p, Vec v) { memcpy(p, &v, sizeof v); }
 DXDW_INLINE void v_stream(float *p, Vec v) { memcpy(p, &v, sizeof v); }
+DXDW_INLINE void v_stream_half(uint16_t *p, const uint16_t *half) { memcpy(p, half, kLanes * sizeof *p); }
 static inline void v_fence() {}
 DXDW_INLINE Vec v_load_n(const float *p, int n) {
   float lanes[kLanes] = {0, 0, 0, 0};
@@ -332,6 +339,7 @@ struct F32 {
   DXDW_INLINE void put(Item *p, float v) { *p = v; }
   DXDW_INLINE Vec load(const Item *p) { return v_load(p); }
   DXDW_INLINE void store(Item *p, Vec v) { v_store(p, v); }
+  DXDW_INLINE void stream(Item *p, Vec v) { v_stream(p, v); }
 };
 
 struct F16 {
@@ -340,6 +348,11 @@ struct F16 {
   DXDW_INLINE void put(Item *p, float v) { *p = to_f16(v); }
   DXDW_INLINE Vec load(const Item *p) { return v_from_f16(p); }
   DXDW_INLINE void store(Item *p, Vec v) { v_to_f16(p, v); }
+  DXDW_INLINE void stream(Item *p, Vec v) {
+    Item half[kLanes];
+    v_to_f16(half, v);
+    v_stream_half(p, half);
+  }
 };
 
 struct BF16 {
@@ -348,6 +361,11 @@ struct BF16 {
   DXDW_INLINE void put(Item *p, float v) { *p = to_bf16(v); }
   DXDW_INLINE Vec load(const Item *p) { return v_from_bf16(p); }
   DXDW_INLINE void store(Item *p, Vec v) { v_to_bf16(p, v); }
+  DXDW_INLINE void stream(Item *p, Vec v) {
+    Item half[kLanes];
+    v_to_bf16(half, v);
+    v_stream_half(p, half);
+  }
 };
 
 template <typename T>
