@@ -88,6 +88,14 @@ double modelled_cycles(const ProductPlan &p, int64_t split, int64_t contraction,
   return cycles;
 }
 
+// The Hopper kernel counts tiles, slices and coordinates in 32 bits.
+bool fits_32_bits(const Product &w) {
+  constexpr int64_t kMost = INT32_MAX - 1024;
+  if (w.a.rows > kMost || w.b.cols > kMost || w.contraction() > kMost) return false;
+  const int64_t tiles = ceil_div(w.a.rows, 128) * ceil_div(w.b.cols, 64);
+  return tiles <= kMost / 2 / most(w.split, 1);
+}
+
 void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   p->tile_m = tile_m;
   p->tile_n = tile_n;
@@ -175,8 +183,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     // Small outputs take small tiles, so that more multiprocessors share them.
     set_tiles(&p, 128, 128, 16);
     if (p.tiles < multiprocessors) set_tiles(&p, 64, 64, 16);
-  } else if (chip.capability == 90 && weights >= kLeastHopperWeights && narrow >= 16 && w.a.rows < INT32_MAX &&
-             w.b.cols < INT32_MAX && contraction < INT32_MAX) {
+  } else if (chip.capability == 90 && weights >= kLeastHopperWeights && narrow >= 16 && fits_32_bits(w)) {
     p.kernel = kHopper;
     choose_hopper_tile(&p, chip);
     why = "wgmma and TMA: 16-bit operands on capability 9.0";

@@ -2,7 +2,9 @@
 # What the library shows and what it asks for. Guards against names that leak out of it or are missing, calls that end or
 # write to the caller's process, libraries and glibc versions that a user's machine may lack, and an executable stack.
 #
-#   exports.sh path/to/libdxdw.so path/to/dxdw.h
+#   exports.sh path/to/libdxdw.so path/to/dxdw.h [path/to/libcudart_static.a]
+#
+# With CUDA, names that its static library asks for are not counted against ours.
 set -eu
 library=$1
 header=$2
@@ -29,11 +31,17 @@ grep -v '^dxdw_' "$work/exported" | grep -vx -e y_launch -e dx_launch -e dw_laun
 
 # Nothing of ours may end the process, print, or touch its environment and signals.
 nm -D --undefined-only --format=posix "$library" | awk '{ sub(/@.*/, "", $1); print $1 }' | sort -u >"$work/undefined"
+if [ $# -gt 2 ]; then
+  nm --undefined-only --format=posix "$3" 2>/dev/null | awk '{ print $1 }' | sort -u >"$work/cudart"
+  comm -23 "$work/undefined" "$work/cudart" >"$work/ours"
+else
+  cp "$work/undefined" "$work/ours"
+fi
 for name in exit _exit _Exit quick_exit abort __assert_fail __assert raise kill printf __printf_chk puts putchar putc fputs fputc \
   fwrite fprintf __fprintf_chk vprintf vfprintf __vfprintf_chk perror psignal stdout stderr write syslog setenv putenv unsetenv \
   signal sigaction atexit __cxa_atexit system popen fork execve __cxa_throw __cxa_allocate_exception _Unwind_Resume \
   fesetround fesetenv feenableexcept mlockall setlocale; do
-  grep -qx "$name" "$work/undefined" && echo "asks for $name" >>"$work/problems"
+  grep -qx "$name" "$work/ours" && echo "asks for $name" >>"$work/problems"
 done
 
 # Needed libraries.

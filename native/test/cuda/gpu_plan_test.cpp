@@ -139,6 +139,15 @@ void test_precision() {
   }
 }
 
+// More tiles and slices than 32 bits can count must not reach the kernel that counts them so.
+void test_huge() {
+  Product p = product(DXDW_DW, DType::bf16, 1 << 20, 100000, 100000, 1 << 20);
+  p.deterministic = false;
+  CHECK(gpu::plan_product(p, DXDW_DW, kH200).kernel == gpu::kMma, "many slices");
+  p = product(DXDW_Y, DType::bf16, int64_t{1} << 33, 128, 128);
+  CHECK(gpu::plan_product(p, DXDW_Y, kH200).kernel == gpu::kMma, "many rows");
+}
+
 void test_layout() {
   using namespace cuda::hopper;
   // Each chunk of an atom of eight lines stands once, and lines keep to their own 128 bytes.
@@ -173,6 +182,7 @@ int main() {
   test_layout();
   test_rows();
   test_precision();
+  test_huge();
   test_split();
   test_same_kernel();
   test_consistency();
