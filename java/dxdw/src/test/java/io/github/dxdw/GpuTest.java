@@ -11,7 +11,6 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.github.dxdw.bindings.dxdw_h;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -24,7 +23,6 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
@@ -720,28 +718,6 @@ class GpuTest {
 
   private static void inject(int fault) {
     assertEquals(0, dxdw_h.dxdw_inject_fault(fault, 0));
-  }
-
-  @Test
-  @DisplayName("a real fault loses the device with one cause for all later calls; the CPU goes on")
-  void lostForGood(@TempDir Path folder) throws Exception {
-    ChildJvm child =
-        new ChildJvm(folder)
-            .with("-Ddxdw.library=" + ChildJvm.LIBRARY)
-            .onClassPath()
-            .with(GpuLoss.class.getName());
-    ChildJvm.Result result = child.finish("loss", child.start("loss"));
-    assertEquals("", result.err());
-    assertEquals(0, result.exit(), result.out());
-    List<String> lines = result.out().lines().toList();
-    assertTrue(lines.get(0).matches("fault 6 .*cudaErrorIllegalAddress.*"), result.out());
-    String cause = lines.get(0).substring("fault 6 ".length());
-    for (int i = 1; i <= 4; ++i) {
-      assertTrue(lines.get(i).endsWith(" DeviceLostException " + cause), result.out());
-    }
-    assertTrue(lines.contains("cpu 22.0"), result.out());
-    assertTrue(lines.stream().anyMatch(line -> line.startsWith("available false")), result.out());
-    assertEquals("closed", lines.getLast());
   }
 
   @Test
