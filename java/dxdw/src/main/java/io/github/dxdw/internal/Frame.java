@@ -44,9 +44,11 @@ public final class Frame {
   private static final long STRIDES = 32;
   private static final long BYTE_OFFSET = 40;
 
-  // Pointers of the options, written as numbers: a segment for each would be an object.
-  private static final long STREAM = dxdw_options.stream$offset();
-  private static final long WORKSPACE = dxdw_options.workspace$offset();
+  // Words of dxdw_options: size and accumulate; precision and flags; and one each.
+  private static final long PRECISION = 8;
+  private static final long STREAM = 16;
+  private static final long WORKSPACE = 24;
+  private static final long WORKSPACE_BYTES = 32;
 
   /** ndim = -1 with everything else 0: an operand that is not wanted. */
   private static final long ABSENT = 0xffff_ffffL;
@@ -72,6 +74,13 @@ public final class Frame {
             && dxdw_tensor.strides$offset() == STRIDES
             && dxdw_tensor.byte_offset$offset() == BYTE_OFFSET
             && dxdw_options.sizeof() == OPTIONS_BYTES
+            && dxdw_options.size$offset() == 0
+            && dxdw_options.accumulate$offset() == 4
+            && dxdw_options.precision$offset() == PRECISION
+            && dxdw_options.flags$offset() == PRECISION + 4
+            && dxdw_options.stream$offset() == STREAM
+            && dxdw_options.workspace$offset() == WORKSPACE
+            && dxdw_options.workspace_bytes$offset() == WORKSPACE_BYTES
             && dxdw_h.DXDW_MAX_NDIM() == View.MAX_RANK
             && dxdw_h.DXDW_COPY() == COPY;
     if (!agrees) {
@@ -101,7 +110,6 @@ public final class Frame {
       memory.set(ValueLayout.JAVA_LONG, tensor + SHAPE, list);
       memory.set(ValueLayout.JAVA_LONG, tensor + STRIDES, list + LIST_BYTES);
     }
-    dxdw_options.size(optionsMemory, (int) OPTIONS_BYTES);
     dxdw_plan.size(plan, (int) dxdw_plan.sizeof());
   }
 
@@ -181,12 +189,12 @@ public final class Frame {
       boolean batchInvariant,
       StreamHandle stream,
       View workspace) {
-    dxdw_options.accumulate(optionsMemory, accumulate.ordinal());
-    dxdw_options.precision(optionsMemory, precision.ordinal());
-    dxdw_options.flags(optionsMemory, batchInvariant ? dxdw_h.DXDW_BATCH_INVARIANT() : 0);
-    if (stream == null) {
-      optionsMemory.set(ValueLayout.JAVA_LONG, STREAM, 0L);
-    } else {
+    long flags = batchInvariant ? dxdw_h.DXDW_BATCH_INVARIANT() : 0;
+    long words = base + OPTIONS;
+    put(words, OPTIONS_BYTES | (long) accumulate.ordinal() << 32);
+    put(words + PRECISION, precision.ordinal() | flags << 32);
+    put(words + STREAM, 0);
+    if (stream != null) {
       try {
         stream.acquire();
       } catch (IllegalStateException closed) {
@@ -194,20 +202,19 @@ public final class Frame {
         throw closed;
       }
       streamInUse = stream;
-      optionsMemory.set(ValueLayout.JAVA_LONG, STREAM, stream.segment().address());
+      put(words + STREAM, stream.segment().address());
     }
     long bytes = workspace == null ? 0 : workspace.count() * workspace.type.byteSize();
-    if (bytes == 0) {
-      optionsMemory.set(ValueLayout.JAVA_LONG, WORKSPACE, 0L);
-    } else {
+    put(words + WORKSPACE, 0);
+    if (bytes != 0) {
       if (workspace.segment.isReadOnly()) {
         clear();
         throw new IllegalArgumentException("workspace: " + workspace.describe() + " is read-only");
       }
-      optionsMemory.set(ValueLayout.JAVA_LONG, WORKSPACE, workspace.address + workspace.byteOffset);
+      put(words + WORKSPACE, workspace.address + workspace.byteOffset);
       hold5 = workspace.segment;
     }
-    dxdw_options.workspace_bytes(optionsMemory, bytes);
+    put(words + WORKSPACE_BYTES, bytes);
     options = optionsMemory;
     return this;
   }
