@@ -24,7 +24,13 @@ import picocli.CommandLine.Spec;
     scope = ScopeType.INHERIT,
     mixinStandardHelpOptions = true,
     versionProvider = Main.Version.class,
-    subcommands = {InfoCommand.class, PlanCommand.class, TrainCommand.class, ShellCommand.class})
+    subcommands = {
+      InfoCommand.class,
+      PlanCommand.class,
+      TrainCommand.class,
+      BenchCommand.class,
+      ShellCommand.class
+    })
 public final class Main implements Callable<Integer> {
 
   @Option(
@@ -46,13 +52,14 @@ public final class Main implements Callable<Integer> {
   /** Runs the command line with the given streams and returns its exit status. */
   static int run(PrintWriter out, PrintWriter err, String... arguments) {
     Main main = new Main();
-    CommandLine commandLine =
-        new CommandLine(main)
-            .setOut(out)
-            .setErr(err)
-            .setCaseInsensitiveEnumValuesAllowed(true)
-            .setParameterExceptionHandler((failure, unused) -> main.usage(failure, err))
-            .setExecutionExceptionHandler((failure, command, unused) -> main.failed(failure, err));
+    CommandLine commandLine = new CommandLine(main);
+    BenchCommand.addTasks(commandLine);
+    commandLine
+        .setOut(out)
+        .setErr(err)
+        .setCaseInsensitiveEnumValuesAllowed(true)
+        .setParameterExceptionHandler((failure, unused) -> main.usage(failure, err))
+        .setExecutionExceptionHandler((failure, command, unused) -> main.failed(failure, err));
     try {
       return commandLine.execute(arguments);
     } catch (LinkageError failure) {

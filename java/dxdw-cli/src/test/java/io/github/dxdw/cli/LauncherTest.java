@@ -1,6 +1,7 @@
 package io.github.dxdw.cli;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -209,6 +210,33 @@ class LauncherTest {
                   + "/build/launcher/java.log): Main.java:[3,1] no such thing"),
           run.errorLines());
     }
+  }
+
+  @Test
+  @DisplayName(
+      "Guards against benchmarks without the optimising compiler, without the libraries to compare"
+          + " with, or with these slowed down by the user's settings")
+  void benchTakesTheBenchmarksThatWereBuilt() throws Exception {
+    buildTools();
+    Path home = jdk("25", "25");
+    script(
+        home.resolve("bin/java"),
+        "#!/bin/bash\necho \"$*\"; echo \"core ${OPENBLAS_CORETYPE-unset}\"\n");
+    Map<String, String> environment = Map.of("OPENBLAS_CORETYPE", "Prescott");
+    List<String> without = launch(environment, "bench", "cpu").lines();
+    assertTrue(without.getFirst().endsWith(" io.github.dxdw.cli.Main bench cpu"));
+    assertFalse(without.getFirst().contains("dxdw-bench"), without.getFirst());
+    assertFalse(without.getFirst().contains("TieredStopAtLevel"), without.getFirst());
+    assertEquals("core unset", without.getLast());
+    Path target = Files.createDirectories(root.resolve("java/dxdw-bench/target"));
+    Files.createFile(target.resolve("dxdw-bench-0.jar"));
+    Files.writeString(target.resolve("classpath.txt"), "/some/peer.jar");
+    List<String> with = launch(environment, "bench", "cpu").lines();
+    assertTrue(with.getFirst().contains(target + "/dxdw-bench-0.jar:"), with.getFirst());
+    assertTrue(with.getFirst().contains(":/some/peer.jar"), with.getFirst());
+    List<String> info = launch(environment, "info").lines();
+    assertFalse(info.getFirst().contains("dxdw-bench"), info.getFirst());
+    assertEquals("core Prescott", info.getLast());
   }
 
   @Test

@@ -38,6 +38,12 @@ class MainTest {
         "train digits --chart no/where.png  | is no folder that can be written to",
         "train digits --colour              | '--colour'",
         "train digits --chart /dev/full/x.png | is no folder that can be written to",
+        "train fashion --epochs 0           | '--epochs': 0: expected 1 or more",
+        "train fashion --split 257          | '--split': 257: expected 0 to 256",
+        "bench                              | a measurement is missing: cpu, chart",
+        "bench cpu --repeats 0              | '--repeats': 0: expected 1 or more",
+        "bench cpu --threads -1             | '--threads': -1: expected 0 to 1024",
+        "bench chart results.json           | 'PNG'",
         "info --all                         | '--all'",
       })
   void wrongUsageIsOneLineAndStatusTwo(String line, String expected) {

@@ -65,6 +65,11 @@ public final class Dataset {
     return labels[example];
   }
 
+  /** All values, row by row. */
+  public float[] toFloatArray() {
+    return values.toFloatArray();
+  }
+
   /** Number of classes: one more than the largest label. */
   public int classes() {
     return Arrays.stream(labels).max().orElse(-1) + 1;
