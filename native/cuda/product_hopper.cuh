@@ -8,10 +8,11 @@
 // Any other mix comes from transposed views. Nothing is transposed in memory: wgmma reads either direction.
 //
 // A block of three warpgroups owns a tile of 128 x kTileN at a time and walks from tile to tile. One thread of the
-// first warpgroup loads steps of 64 k into a ring of stages by TMA; the other two warpgroups form 64 rows each. Two
-// blocks of a cluster stand one above the other: each loads half of the columns' operand for both. Slices of the
-// contraction are the third dimension of the maps: what lies behind a slice's end reads as 0, and the last slice has
-// maps of its own.
+// first warpgroup loads steps of 64 k into a ring of stages by TMA. The other two multiply: tiles of 256 and 64 columns
+// are shared, 64 rows each; tiles of 128 columns are taken in turn, so that one warpgroup stores its tile while the
+// other multiplies. Two blocks of a cluster stand one above the other: each loads half of the columns' operand for
+// both. Slices of the contraction are the third dimension of the maps: what lies behind a slice's end reads as 0, and
+// the last slice has maps of its own.
 //
 // The result leaves through small sub-tiles in shared memory, while the loads of the next tile run on: stored by TMA,
 // added by TMA (float32: one addition an element, so one bit pattern with one slice), or element by element where TMA
