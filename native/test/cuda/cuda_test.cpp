@@ -1082,6 +1082,30 @@ void part_threads() {
   printf("threads: %d\n", count);
 }
 
+// Without a GPU every call says so, and an injected loss of the device is told as one; nothing crashes, the CPU goes
+// on.
+void check_without_gpu(const char *why) {
+  snprintf(context, sizeof context, "no GPU");
+  CHECK(dxdw_device_count(DXDW_CUDA) == 0, "devices: %d", dxdw_device_count(DXDW_CUDA));
+  void *address = &address;
+  CHECK(dxdw_memory_allocate(0, 64, nullptr, &address) == DXDW_DEVICE_UNAVAILABLE && address == nullptr, "allocated");
+  CHECK(strstr(dxdw_last_error(), why) != nullptr, "\"%s\" does not tell \"%s\"", dxdw_last_error(), why);
+  dxdw_stream *stream = nullptr;
+  CHECK(dxdw_stream_create(0, &stream) == DXDW_DEVICE_UNAVAILABLE, "made a stream");
+  CHECK(dxdw_pinned_allocate(64, &address) == DXDW_DEVICE_UNAVAILABLE, "pinned memory");
+  OK(dxdw_inject_fault(DXDW_FAULT_STICKY, 0));
+  for (int i = 0; i < 3; ++i)
+    CHECK(dxdw_stream_create(0, &stream) == DXDW_DEVICE_LOST, "an injected loss was told as: %s", dxdw_last_error());
+  float values[] = {1, 2, 3, 4}, sum[] = {0, 0, 0, 0};
+  int64_t shape[] = {2, 2};
+  const dxdw_tensor x = {values, DXDW_CPU, 0, 2, DXDW_FLOAT, 32, 1, shape, nullptr, 0};
+  const dxdw_tensor y = {sum, DXDW_CPU, 0, 2, DXDW_FLOAT, 32, 1, shape, nullptr, 0};
+  OK(y_launch(&x, &x, &y, nullptr));
+  CHECK(sum[0] == 7 && sum[3] == 22, "the CPU gave %g, %g", sum[0], sum[3]);
+  OK(dxdw_inject_fault(DXDW_FAULT_STICKY, -1));
+  CHECK(dxdw_stream_create(0, &stream) == DXDW_DEVICE_UNAVAILABLE, "the injected loss stayed");
+}
+
 struct Part {
   const char *name;
   void (*run)();
@@ -1100,6 +1124,7 @@ int main(int count, char **arguments) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   const char *why = dxdw_device_unavailable(DXDW_CUDA, 0);
   if (why[0] != 0) {
+    if (dxdw_device_count(DXDW_CUDA) == 0) check_without_gpu(why);
     printf("skipped: cuda:0 cannot be used: %s\n", why);
     return 77;
   }
