@@ -93,7 +93,7 @@ public final class TrainingTask implements BenchTask {
     Dxdw.setThreads(threads);
     int count = Dxdw.threads();
     Torch.setThreads(count);
-    try (Arena arena = Arena.ofConfined()) {
+    try (Arena arena = Arena.ofShared()) {
       Dataset[] parts = FashionMnist.load(data);
       PrintWriter out = spec.commandLine().getOut();
       List<String> machine = Machine.lines(List.of(new Torch()));

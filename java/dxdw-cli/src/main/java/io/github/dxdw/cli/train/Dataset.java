@@ -12,7 +12,7 @@ import java.util.Random;
 
 /**
  * Labelled examples: {@code size} rows of {@code features} float32 values, and a label from 0 for
- * each row. Not thread-safe.
+ * each row.
  */
 public final class Dataset {
 
@@ -76,19 +76,23 @@ public final class Dataset {
   }
 
   /**
-   * Copies the values of the examples {@code order[from]} to {@code order[to - 1]} to the first
-   * rows of {@code destination}, a compact tensor in host memory of any type.
+   * Copies the values of the examples {@code order[from]} to {@code order[to - 1]} to {@code
+   * destination}, a compact tensor in host memory of any type, from row {@code row} on.
    */
-  void copyFeatures(int[] order, int from, int to, Tensor destination) {
+  void copyFeatures(int[] order, int from, int to, Tensor destination, int row) {
     Tensor source = values(destination.dtype());
     long bytes = (long) features * source.dtype().byteSize();
     for (int i = from; i < to; i++) {
       MemorySegment.copy(
-          source.segment(), order[i] * bytes, destination.segment(), (i - from) * bytes, bytes);
+          source.segment(),
+          order[i] * bytes,
+          destination.segment(),
+          (row + i - from) * bytes,
+          bytes);
     }
   }
 
-  private Tensor values(DType type) {
+  private synchronized Tensor values(DType type) {
     return type == DType.FLOAT32
         ? values
         : converted.computeIfAbsent(type, t -> values.to(t, Arena.ofAuto()));

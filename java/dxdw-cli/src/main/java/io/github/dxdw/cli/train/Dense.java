@@ -39,12 +39,15 @@ final class Dense {
   private Tensor rowsOfOnes;
 
   /** Rows, for passes over the values in plain Java: loops over arrays are vectorised. */
-  private final float[] line;
-
   private final float[] biasLine;
-  private final float[] gradientLine;
 
-  Dense(String name, Arena arena, Backend backend, int rows, int inputs, int outputs) {
+  /** Of each member of the team. */
+  private final float[][] lines;
+
+  private final float[][] gradientLines;
+  private final Team team;
+
+  Dense(String name, Arena arena, Backend backend, Team team, int rows, int inputs, int outputs) {
     this.inputs = inputs;
     this.outputs = outputs;
     this.backend = backend;
@@ -60,9 +63,10 @@ final class Dense {
     one.push();
     ones = one.operand().expand(rows, 1);
     rowsOfOnes = ones;
-    line = new float[outputs];
+    this.team = team;
     biasLine = new float[outputs];
-    gradientLine = new float[outputs];
+    lines = new float[team.members()][outputs];
+    gradientLines = new float[team.members()][outputs];
   }
 
   /**
@@ -111,11 +115,17 @@ final class Dense {
   /** The input of the layer {@code above} = max(0, Y), where Y = X·W + b. */
   void activate(int rows, Dense above) {
     bias.values().readRow(0, biasLine);
-    for (int row = 0; row < rows; row++) {
-      output.readRow(row, line);
-      addAndRectify(line, biasLine);
-      above.input.writeRow(row, line);
-    }
+    team.run(
+        rows,
+        (long) rows * outputs,
+        (member, from, to) -> {
+          float[] line = lines[member];
+          for (int row = from; row < to; row++) {
+            output.readRow(row, line);
+            addAndRectify(line, biasLine);
+            above.input.writeRow(row, line);
+          }
+        });
     above.input.push(rows);
   }
 
@@ -127,12 +137,19 @@ final class Dense {
 
   /** dY = the input gradient of the layer {@code above} where its input is above 0, else 0. */
   void activateBackward(int rows, Dense above) {
-    for (int row = 0; row < rows; row++) {
-      above.input.readRow(row, line);
-      above.inputGradient.readRow(row, gradientLine);
-      keepWherePositive(gradientLine, line);
-      outputGradient.writeRow(row, gradientLine);
-    }
+    team.run(
+        rows,
+        (long) rows * outputs,
+        (member, from, to) -> {
+          float[] line = lines[member];
+          float[] gradientLine = gradientLines[member];
+          for (int row = from; row < to; row++) {
+            above.input.readRow(row, line);
+            above.inputGradient.readRow(row, gradientLine);
+            keepWherePositive(gradientLine, line);
+            outputGradient.writeRow(row, gradientLine);
+          }
+        });
     outputGradient.push(rows);
   }
 
@@ -145,6 +162,7 @@ final class Dense {
 
   /** Row {@code row} of Y = X·W + b, into {@code values}. */
   void readOutput(int row, double[] values) {
+    float[] line = lines[0];
     output.readRow(row, line);
     bias.values().readRow(0, biasLine);
     for (int i = 0; i < values.length; i++) {

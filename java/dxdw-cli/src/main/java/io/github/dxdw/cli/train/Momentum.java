@@ -25,12 +25,19 @@ final class Momentum implements Optimiser {
   /** Of each parameter, block by block. */
   private final float[][][] velocities;
 
-  private final float[] gradients = new float[BLOCK];
-  private final float[] weights = new float[BLOCK];
+  private final Team team;
 
-  Momentum(List<Parameter> parameters, float decay) {
+  /** A block for each member of the team. */
+  private final float[][] gradients;
+
+  private final float[][] weights;
+
+  Momentum(List<Parameter> parameters, float decay, Team team) {
     this.parameters = parameters;
     this.decay = decay;
+    this.team = team;
+    gradients = new float[team.members()][BLOCK];
+    weights = new float[team.members()][BLOCK];
     velocities =
         parameters.stream()
             .map(
@@ -42,20 +49,39 @@ final class Momentum implements Optimiser {
 
   @Override
   public void step(float rate, float scale) {
-    float kept = 1 - rate * decay;
     for (int p = 0; p < velocities.length; p++) {
-      MemorySegment gradient = parameters.get(p).readGradient().segment();
-      MemorySegment values = parameters.get(p).values().values();
-      for (int block = 0; block < velocities[p].length; block++) {
-        long bytes = (long) block * BLOCK * Float.BYTES;
-        int count = (int) Math.min(BLOCK, (values.byteSize() - bytes) / Float.BYTES);
-        MemorySegment.copy(gradient, ValueLayout.JAVA_FLOAT, bytes, gradients, 0, count);
-        MemorySegment.copy(values, ValueLayout.JAVA_FLOAT, bytes, weights, 0, count);
-        move(velocities[p][block], gradients, weights, kept, rate, scale);
-        MemorySegment.copy(weights, 0, values, ValueLayout.JAVA_FLOAT, bytes, count);
-      }
-      parameters.get(p).values().push();
+      Parameter parameter = parameters.get(p);
+      MemorySegment gradient = parameter.readGradient().segment();
+      MemorySegment values = parameter.values().values();
+      float[][] velocity = velocities[p];
+      team.run(
+          velocity.length,
+          parameter.values().elementCount(),
+          (member, from, to) -> {
+            for (int block = from; block < to; block++) {
+              move(block, velocity[block], gradient, values, member, rate, scale);
+            }
+          });
+      parameter.values().push();
     }
+  }
+
+  private void move(
+      int block,
+      float[] velocity,
+      MemorySegment gradient,
+      MemorySegment values,
+      int member,
+      float rate,
+      float scale) {
+    long bytes = (long) block * BLOCK * Float.BYTES;
+    int count = (int) Math.min(BLOCK, (values.byteSize() - bytes) / Float.BYTES);
+    float[] g = gradients[member];
+    float[] w = weights[member];
+    MemorySegment.copy(gradient, ValueLayout.JAVA_FLOAT, bytes, g, 0, count);
+    MemorySegment.copy(values, ValueLayout.JAVA_FLOAT, bytes, w, 0, count);
+    move(velocity, g, w, 1 - rate * decay, rate, scale);
+    MemorySegment.copy(w, 0, values, ValueLayout.JAVA_FLOAT, bytes, count);
   }
 
   /** All arrays have {@link #BLOCK} elements; what is behind the end of a parameter is ignored. */

@@ -1,5 +1,6 @@
 package io.github.dxdw.cli.train;
 
+import io.github.dxdw.Dxdw;
 import io.github.dxdw.Tensor;
 import java.lang.foreign.Arena;
 import java.security.MessageDigest;
@@ -23,6 +24,7 @@ public final class Network {
 
   private final int[] sizes;
   private final int maxRows;
+  private final Team team = new Team(Dxdw.threads());
   private final List<Dense> layers = new ArrayList<>();
   private final List<Parameter> parameters;
   private final Tensor loaded;
@@ -32,7 +34,8 @@ public final class Network {
   /**
    * A network with random weights.
    *
-   * @param arena owns all memory of the network
+   * @param arena owns all memory of the network; a shared one, for passes over the values take as
+   *     many threads as the kernels
    * @param backend where the kernels run and on what type
    * @param maxRows most rows of a batch
    * @param seed of the random weights
@@ -43,7 +46,8 @@ public final class Network {
     this.maxRows = maxRows;
     Random random = new Random(seed);
     for (int i = 0; i + 1 < sizes.length; i++) {
-      Dense layer = new Dense("layer " + (i + 1), arena, backend, maxRows, sizes[i], sizes[i + 1]);
+      Dense layer =
+          new Dense("layer " + (i + 1), arena, backend, team, maxRows, sizes[i], sizes[i + 1]);
       layer.initialise(random);
       layers.add(layer);
     }
@@ -53,6 +57,10 @@ public final class Network {
             ? layers.getFirst().input.operand()
             : Tensor.allocate(arena, backend.type(), maxRows, sizes[0]);
     logits = new double[layers.getLast().outputs];
+  }
+
+  Team team() {
+    return team;
   }
 
   /** Most rows that {@link #load} takes. */
@@ -65,7 +73,10 @@ public final class Network {
    */
   public void load(Dataset data, int[] order, int from, int to) {
     rows = to - from;
-    data.copyFeatures(order, from, to, loaded);
+    team.run(
+        rows,
+        (long) rows * data.features(),
+        (member, first, end) -> data.copyFeatures(order, from + first, from + end, loaded, first));
     Tensor input = layers.getFirst().input.operand();
     if (loaded != input) {
       input.copyFrom(loaded);

@@ -43,10 +43,10 @@ public record Recipe(
   }
 
   /** What moves {@code parameters} as this recipe says. */
-  Optimiser optimiser(List<Parameter> parameters) {
+  Optimiser optimiser(List<Parameter> parameters, Team team) {
     return switch (rule) {
       case ADAM -> new Adam(parameters, decay);
-      case MOMENTUM -> new Momentum(parameters, decay);
+      case MOMENTUM -> new Momentum(parameters, decay, team);
     };
   }
 

@@ -21,7 +21,7 @@ public final class Trainer {
     this.network = network;
     this.data = data;
     this.recipe = recipe;
-    this.optimiser = recipe.optimiser(network.parameters());
+    this.optimiser = recipe.optimiser(network.parameters(), network.team());
     this.random = new Random(seed);
   }
 

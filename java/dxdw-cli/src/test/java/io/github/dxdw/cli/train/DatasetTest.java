@@ -26,7 +26,7 @@ class DatasetTest {
     assertArrayEquals(new int[] {0, 1, 2}, IntStream.range(0, 3).map(digits::label).toArray());
     try (Arena arena = Arena.ofConfined()) {
       Tensor rows = Tensor.allocate(arena, DType.BFLOAT16, 2, 64);
-      digits.copyFeatures(new int[] {9, 8, 0}, 1, 3, rows);
+      digits.copyFeatures(new int[] {9, 8, 0}, 1, 3, rows, 0);
       assertEquals(5 / 16f, rows.get(1, 2));
       assertEquals(13 / 16f, rows.get(1, 3));
       assertEquals(9 / 16f, rows.get(0, 2));
@@ -54,7 +54,7 @@ class DatasetTest {
       for (Dataset part : parts) {
         int[] order = Dataset.inOrder(part.size());
         for (int i = 0; i < part.size(); i++) {
-          part.copyFeatures(order, i, i + 1, value);
+          part.copyFeatures(order, i, i + 1, value, 0);
           seen.put(value.get(0, 0), part.label(i));
         }
       }

@@ -30,7 +30,7 @@ class GradientCheckTest {
   void gradientsLieInsideTheirBounds(DType type, int split) {
     Backend backend = new Backend(Device.cpu(), type, split);
     for (int[] sizes : new int[][] {{64, 128, 10}, {64, 33, 17, 10}, {64, 10}}) {
-      try (Arena arena = Arena.ofConfined()) {
+      try (Arena arena = Arena.ofShared()) {
         Network network = new Network(arena, backend, RECIPE.microBatchRows(), 7, sizes);
         List<GradientCheck.Result> results =
             GradientCheck.firstStep(network, backend, DATA, RECIPE);
@@ -50,7 +50,7 @@ class GradientCheckTest {
       "Guards against a check that passes whatever comes: one example counted twice must be seen")
   void seesAnExampleThatIsCountedTwice(DType type) {
     Backend backend = new Backend(Device.cpu(), type, 0);
-    try (Arena arena = Arena.ofConfined()) {
+    try (Arena arena = Arena.ofShared()) {
       Network network = new Network(arena, backend, RECIPE.microBatchRows(), 7, 64, 128, 10);
       GradientCheck check = new GradientCheck(network, backend);
       check.accumulate(DATA, RECIPE);
