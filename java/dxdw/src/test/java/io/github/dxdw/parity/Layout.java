@@ -75,6 +75,17 @@ record Layout(
     return new Layout(order, step, pad, reversed, expanded, elements, unitStride);
   }
 
+  /** The same with dimensions in another order, slowest first. */
+  Layout ordered(int... order) {
+    return new Layout(order, step, pad, reversed, expanded, offset, unitStride);
+  }
+
+  /** The same with so many elements left free after each run of the fastest dimension. */
+  Layout padded(int elements) {
+    int[] pads = with(pad, order[order.length - 1], elements);
+    return new Layout(order, step, pads, reversed, expanded, offset, unitStride);
+  }
+
   /**
    * A layout for given sizes: strides and the place of element 0 in elements, and how many elements
    * the memory needs.

@@ -154,6 +154,119 @@ class ParityTest {
     }
   }
 
+  @ParameterizedTest
+  @EnumSource(names = {"Y", "DX", "DW"})
+  @DisplayName("operands too large to be packed at once: the steps between give the promised bits")
+  void manySteps(Function function) {
+    int[] sizes =
+        switch (function) {
+          case Y -> new int[] {17, 2100, 1100};
+          case DX -> new int[] {17, 1100, 2100};
+          default -> new int[] {2100, 17, 1100};
+        };
+    int[] turned = {1, 0};
+    for (DType type : DType.values()) {
+      for (DType output :
+          type == DType.FLOAT32 ? new DType[] {type} : new DType[] {type, DType.FLOAT32}) {
+        Layout[] layouts = {Layout.dense(2), Layout.dense(2), Layout.dense(2)};
+        if (function != Function.DX) {
+          layouts[1] = layouts[1].ordered(turned);
+        }
+        for (boolean columns : new boolean[] {false, true}) {
+          layouts[2] = columns ? Layout.dense(2).ordered(turned) : Layout.dense(2);
+          check(product(function, type, output, sizes, 1, layouts), "many steps");
+        }
+      }
+    }
+  }
+
+  private static Case product(
+      Function function, DType type, DType output, int[] sizes, int split, Layout[] layouts) {
+    return new Case(
+        function,
+        type,
+        output,
+        sizes,
+        split,
+        Reduction.DETERMINISTIC,
+        Accumulate.ADD,
+        Precision.DEFAULT,
+        layouts.clone(),
+        Data.UNIFORM,
+        new int[] {1, 2, 7, 16},
+        3,
+        SEED);
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  @DisplayName(
+      "a gx too large for the caches, off any alignment and padded, is as exact as a small one")
+  void largeWeightedSumBackward(DType type) {
+    for (int offset : new int[] {0, 3}) {
+      Layout[] layouts = {
+        Layout.dense(2),
+        Layout.dense(1),
+        Layout.dense(1),
+        Layout.dense(2).padded(offset).withOffset(offset),
+        Layout.dense(1)
+      };
+      check(
+          new Case(
+              Function.WEIGHTED_SUM_BACKWARD,
+              type,
+              type,
+              new int[] {1030, 2051},
+              1,
+              Reduction.DETERMINISTIC,
+              Accumulate.DEFAULT,
+              Precision.DEFAULT,
+              layouts,
+              Data.UNIFORM,
+              new int[] {2, 1},
+              3,
+              SEED),
+          "large gx");
+    }
+  }
+
+  @Test
+  @DisplayName(
+      "partials whose rows can be taken together, dense and turned, are added in slice order")
+  void reductionShapes() {
+    for (int[] sizes :
+        new int[][] {
+          {5, 64, 16},
+          {3, 128, 8},
+          {4, 1024, 1},
+          {2, 2048, 3},
+          {9, 1, 5000},
+          {3, 500, 400},
+          {300, 16, 16}
+        }) {
+      for (int turn = 0; turn < 4; turn++) {
+        Layout partials = turn % 2 == 0 ? Layout.dense(3) : Layout.dense(3).ordered(0, 2, 1);
+        Layout dw = turn < 2 ? Layout.dense(2) : Layout.dense(2).ordered(1, 0);
+        check(
+            new Case(
+                Function.DW_REDUCE,
+                DType.FLOAT32,
+                DType.FLOAT32,
+                sizes,
+                1,
+                Reduction.DETERMINISTIC,
+                Accumulate.DEFAULT,
+                Precision.DEFAULT,
+                new Layout[] {partials, dw},
+                Data.UNIFORM,
+                new int[] {1, 2, 7, 16},
+                3,
+                SEED),
+            "reduction");
+      }
+    }
+  }
+
   // ---- Tests of the test ----
 
   @Test

@@ -31,10 +31,6 @@ final class Reference {
     }
 
     Matrix rows(int from, int to) {
-      return from == to ? new Matrix(new float[0], 0, columns, columns, 1) : slice(from, to);
-    }
-
-    private Matrix slice(int from, int to) {
       float[] part = new float[(to - from) * columns];
       for (int r = from; r < to; r++) {
         for (int c = 0; c < columns; c++) {
@@ -42,6 +38,11 @@ final class Reference {
         }
       }
       return of(part, to - from, columns);
+    }
+
+    /** The values row by row. */
+    float[] compact() {
+      return rows(0, rows).values;
     }
 
     float at(int row, int column) {
@@ -124,10 +125,12 @@ final class Reference {
   /** C[i,j] = sum over c of a[i,c] . b[c,j]. */
   static Sums product(Matrix a, Matrix b) {
     Sums sums = Sums.zeros(a.rows * b.columns, a.columns);
+    float[] left = a.compact();
+    float[] right = b.transposed().compact();
     for (int i = 0; i < a.rows; i++) {
       for (int j = 0; j < b.columns; j++) {
         for (int c = 0; c < a.columns; c++) {
-          sums.add(i * b.columns + j, a.at(i, c), b.at(c, j));
+          sums.add(i * b.columns + j, left[i * a.columns + c], right[j * a.columns + c]);
         }
       }
     }
@@ -166,17 +169,9 @@ final class Reference {
    */
   static float[] orderedProduct(Matrix a, Matrix b, float[] old) {
     float[] result = new float[a.rows * b.columns];
-    float[] left = new float[a.columns];
-    float[] right = new float[a.columns * b.columns];
-    for (int j = 0; j < b.columns; j++) {
-      for (int c = 0; c < a.columns; c++) {
-        right[j * a.columns + c] = b.at(c, j);
-      }
-    }
+    float[] left = a.compact();
+    float[] right = b.transposed().compact();
     for (int i = 0; i < a.rows; i++) {
-      for (int c = 0; c < a.columns; c++) {
-        left[c] = a.at(i, c);
-      }
       for (int j = 0; j < b.columns; j++) {
         int at = i * b.columns + j;
         float total = old == null ? 0 : old[at];
@@ -184,7 +179,7 @@ final class Reference {
           int to = Math.min(from + BLOCK, a.columns);
           float block = 0;
           for (int c = from; c < to; c++) {
-            block = Math.fma(left[c], right[j * a.columns + c], block);
+            block = Math.fma(left[i * a.columns + c], right[j * a.columns + c], block);
           }
           total = from == 0 && old == null ? block : total + block;
         }
