@@ -4,6 +4,7 @@ import io.github.dxdw.Accumulate;
 import io.github.dxdw.DType;
 import io.github.dxdw.Dxdw;
 import io.github.dxdw.Options;
+import io.github.dxdw.Plan;
 import io.github.dxdw.Precision;
 import io.github.dxdw.Reduction;
 import io.github.dxdw.Tensor;
@@ -47,13 +48,11 @@ final class CaseRunner {
     }
   }
 
-  static void call(Case c, int split, Tensor[] t) {
-    Options options =
-        Options.defaults().withAccumulate(c.accumulate()).withPrecision(c.precision());
+  private static void call(Case c, Tensor[] t, Options options) {
     switch (c.function()) {
       case Y -> Kernels.y(t[0], t[1], t[2], options);
       case DX -> Kernels.dx(t[0], t[1], t[2], options);
-      case DW -> Kernels.dw(t[0], t[1], t[2], split, c.reduction(), options);
+      case DW -> Kernels.dw(t[0], t[1], t[2], c.split(), c.reduction(), options);
       case DW_REDUCE -> Kernels.dwReduce(t[0], t[1], options);
       case WEIGHTED_SUM -> Kernels.weightedSum(t[0], t[1], t[2], options);
       case WEIGHTED_SUM_BACKWARD ->
@@ -68,6 +67,9 @@ final class CaseRunner {
     private final Operand[] operands;
     private final Tensor[] tensors;
     private final float[][] values;
+
+    /** The caller's own, full of NaN and not a byte too large; null: the library's. */
+    private Operand workspace;
 
     Run(Case c, Arena arena) {
       this.c = c;
@@ -98,16 +100,21 @@ final class CaseRunner {
 
     String failure(Consumer<Operand[]> damage) {
       int split = c.split();
+      Options options =
+          Options.defaults().withAccumulate(c.accumulate()).withPrecision(c.precision());
+      Plan plan = plan(options);
       if (c.function() == Case.Function.DW && split == 0) {
-        Options options =
-            Options.defaults().withAccumulate(c.accumulate()).withPrecision(c.precision());
-        split =
-            Kernels.explainDw(tensors[0], tensors[1], tensors[2], 0, c.reduction(), options)
-                .split();
+        split = plan.split();
         int most = Math.max(c.sizes()[0], 1);
         if (split < 1 || split > most) {
           return "planner: split %d is outside 1 to %d".formatted(split, most);
         }
+      }
+      if (plan != null && plan.workspaceBytes() > 0 && c.seed() % 2 == 0) {
+        long[] shape = {(plan.workspaceBytes() + 3) / 4};
+        workspace = new Operand(arena, "workspace", DType.FLOAT32, shape, Layout.dense(1));
+        workspace.snapshot();
+        options = options.withWorkspace(workspace.tensor);
       }
       boolean free =
           c.function() == Case.Function.DW && c.reduction() == Reduction.ATOMIC && split > 1;
@@ -117,7 +124,7 @@ final class CaseRunner {
         for (int threads : c.threads()) {
           Dxdw.setThreads(threads);
           forOutputs(Operand::restore);
-          call(c, c.split(), tensors);
+          call(c, tensors, options);
           damage.accept(operands);
           byte[][] bytes = outputBytes();
           if (first != null && !free && !Arrays.deepEquals(first, bytes)) {
@@ -135,6 +142,17 @@ final class CaseRunner {
         Dxdw.setThreads(before);
       }
       return null;
+    }
+
+    /** What a function that may need a workspace would run; null for the others. */
+    private Plan plan(Options options) {
+      Tensor[] t = tensors;
+      return switch (c.function()) {
+        case DW -> Kernels.explainDw(t[0], t[1], t[2], c.split(), c.reduction(), options);
+        case WEIGHTED_SUM_BACKWARD ->
+            Kernels.explainWeightedSumBackward(t[0], t[1], t[2], t[3], t[4], options);
+        default -> null;
+      };
     }
 
     private void forOutputs(Consumer<Operand> action) {
@@ -161,7 +179,7 @@ final class CaseRunner {
           return touched;
         }
       }
-      return null;
+      return workspace == null ? null : workspace.touched(true);
     }
 
     private String check(int split, boolean free) {

@@ -161,6 +161,19 @@ final class Kernels {
         gw);
   }
 
+  static Plan explainWeightedSumBackward(
+      Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw, Options options) {
+    return run(
+        options,
+        3,
+        (t, o) -> Dxdw.explainWeightedSumBackward(t[0], t[1], t[2], t[3], t[4], o),
+        x,
+        w,
+        g,
+        gx,
+        gw);
+  }
+
   private static <R> R run(
       Options options, int inputs, BiFunction<Tensor[], Options, R> call, Tensor... tensors) {
     if (onCpu() || anyMisaligned(tensors)) {

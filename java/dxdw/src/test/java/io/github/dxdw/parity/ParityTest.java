@@ -174,22 +174,28 @@ class ParityTest {
         }
         for (boolean columns : new boolean[] {false, true}) {
           layouts[2] = columns ? Layout.dense(2).ordered(turned) : Layout.dense(2);
-          check(product(function, type, output, sizes, 1, layouts), "many steps");
+          Accumulate accumulate = columns ? Accumulate.ADD : Accumulate.ASSIGN;
+          check(product(function, type, output, sizes, accumulate, layouts), "many steps");
         }
       }
     }
   }
 
   private static Case product(
-      Function function, DType type, DType output, int[] sizes, int split, Layout[] layouts) {
+      Function function,
+      DType type,
+      DType output,
+      int[] sizes,
+      Accumulate accumulate,
+      Layout[] layouts) {
     return new Case(
         function,
         type,
         output,
         sizes,
-        split,
+        1,
         Reduction.DETERMINISTIC,
-        Accumulate.ADD,
+        accumulate,
         Precision.DEFAULT,
         layouts.clone(),
         Data.UNIFORM,
