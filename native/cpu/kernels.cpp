@@ -46,6 +46,7 @@ const Kernels DXDW_TABLE = {
     dot,
     add_scaled,
     scale,
+    scale_and_add,
     v_fence,
 };
 

@@ -64,13 +64,17 @@ struct Kernels {
                   int64_t destination_row, int64_t destination_col, int64_t rows, int64_t cols);
   // out[i] (+)= sum over s of partials[s * split_stride + i], in order; contiguous.
   void (*reduce)(const float *partials, int64_t split, int64_t split_stride, float *out, int64_t count, bool add);
-  // Sum of x[d] * w[d] over contiguous w, x of any type and stride.
-  float (*dot)(const char *x, DType type, int64_t stride, const float *w, int64_t count);
-  // sums[d] += x[d] * g for contiguous sums.
-  void (*add_scaled)(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count);
+  // Sum of x[d] * w[d] over contiguous w, x of any type and stride. Memory at `ahead` is asked for meanwhile, as many
+  // bytes as x has.
+  float (*dot)(const char *x, DType type, int64_t stride, const float *w, int64_t count, const char *ahead);
+  // sums[d] += x[d] * g for contiguous sums; `ahead` as above.
+  void (*add_scaled)(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count, const char *ahead);
   // out[d] = g * w[d], or out[d] = out[d] + g * w[d]. `stream`: the output is too large to be worth a place in the
   // cache.
   void (*scale)(const float *w, float g, char *out, DType type, int64_t stride, int64_t count, bool add, bool stream);
+  // scale and add_scaled in one pass, for an x and a gx of one type with features side by side.
+  void (*scale_and_add)(const char *x, DType type, const float *w, float g, char *gx, float *sums, int64_t count,
+                        bool stream, const char *ahead);
   // Orders streamed stores before whatever tells another thread that they are done.
   void (*fence)();
 };

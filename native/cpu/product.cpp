@@ -101,7 +101,7 @@ bool should_turn(const Matrix &a, const Matrix &c) {
   if (c.rows > c.cols && c.cols < kThinCols) return true;
   // Long and thin: read the wide operand in whole rows.
   if (c.rows > 2 * c.cols && c.cols <= kernels().nr && a.row_stride == 1 && a.cols >= kBlock) return true;
-  return c.type == DType::f32 && turned && !as_is;
+  return turned && !as_is;
 }
 
 // May the micro-kernel take A's elements, floats or pairs, from where they are?

@@ -84,14 +84,23 @@ void reduce(const float *partials, int64_t split, int64_t split_stride, float *o
 
 constexpr int kChains = 4;  // independent accumulators, to hide the latency of the multiply-add
 
+// Asks for the vector at item i of what will be read next.
+template <typename T>
+DXDW_INLINE void ask(const char *ahead, int64_t i) {
+  __builtin_prefetch(ahead + i * static_cast<int64_t>(sizeof(typename T::Item)), 0, 2);
+}
+
 // Sum over a whole chunk with elements side by side. The order depends on count alone.
 template <typename T>
-DXDW_INLINE float dot_run(const typename T::Item *x, const float *w, int64_t count) {
+DXDW_INLINE float dot_run(const typename T::Item *x, const float *w, int64_t count, const char *ahead) {
   Vec sums[kChains];
   for (int c = 0; c < kChains; ++c) sums[c] = v_zero();
   int64_t i = 0;
   for (; i + kChains * kLanes <= count; i += kChains * kLanes)
-    for (int c = 0; c < kChains; ++c) sums[c] = v_fma(T::load(x + i + c * kLanes), v_load(w + i + c * kLanes), sums[c]);
+    for (int c = 0; c < kChains; ++c) {
+      ask<T>(ahead, i + c * kLanes);
+      sums[c] = v_fma(T::load(x + i + c * kLanes), v_load(w + i + c * kLanes), sums[c]);
+    }
   for (; i + kLanes <= count; i += kLanes) sums[0] = v_fma(T::load(x + i), v_load(w + i), sums[0]);
   if (i < count) {
     const int n = static_cast<int>(count - i);
@@ -100,10 +109,10 @@ DXDW_INLINE float dot_run(const typename T::Item *x, const float *w, int64_t cou
   return v_sum(v_add(v_add(sums[0], sums[1]), v_add(sums[2], sums[3])));
 }
 
-float dot(const char *x, DType type, int64_t stride, const float *w, int64_t count) {
+float dot(const char *x, DType type, int64_t stride, const float *w, int64_t count, const char *ahead) {
   return with_type(type, [&](auto t) {
     typedef decltype(t) T;
-    if (stride == 1) return dot_run<T>(items<T>(x), w, count);
+    if (stride == 1) return dot_run<T>(items<T>(x), w, count, ahead);
     // The same order as a run's, whatever the stride: gather what a run would read side by side.
     typename T::Item near[kChains * kLanes];
     Vec sums[kChains];
@@ -124,13 +133,16 @@ float dot(const char *x, DType type, int64_t stride, const float *w, int64_t cou
   });
 }
 
-void add_scaled(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count) {
+void add_scaled(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count, const char *ahead) {
   with_type(type, [&](auto t) {
     typedef decltype(t) T;
     const typename T::Item *p = items<T>(x);
     int64_t i = 0;
     if (stride == 1)
-      for (; i + kLanes <= count; i += kLanes) v_store(sums + i, v_fma(T::load(p + i), v_set(g), v_load(sums + i)));
+      for (; i + kLanes <= count; i += kLanes) {
+        ask<T>(ahead, i);
+        v_store(sums + i, v_fma(T::load(p + i), v_set(g), v_load(sums + i)));
+      }
     for (; i < count; ++i) sums[i] = s_fma(T::get(p + i * stride), g, sums[i]);
   });
 }
@@ -141,11 +153,11 @@ void scale(const float *w, float g, char *out, DType type, int64_t stride, int64
     typename T::Item *p = items<T>(out);
     int64_t i = 0;
     if (stride == 1 && !add) {
-      if (stream && sizeof(typename T::Item) == sizeof(float)) {
+      if (stream) {
         // Streaming stores want whole aligned vectors.
-        for (; i < count && reinterpret_cast<uintptr_t>(p + i) % sizeof(Vec) != 0; ++i) T::put(p + i, g * w[i]);
-        for (; i + kLanes <= count; i += kLanes)
-          v_stream(reinterpret_cast<float *>(p + i), v_mul(v_set(g), v_load(w + i)));
+        constexpr uintptr_t kBytes = kLanes * sizeof(typename T::Item);
+        for (; i < count && reinterpret_cast<uintptr_t>(p + i) % kBytes != 0; ++i) T::put(p + i, g * w[i]);
+        for (; i + kLanes <= count; i += kLanes) T::stream(p + i, v_mul(v_set(g), v_load(w + i)));
       }
       for (; i + kLanes <= count; i += kLanes) T::store(p + i, v_mul(v_set(g), v_load(w + i)));
     }
@@ -153,6 +165,30 @@ void scale(const float *w, float g, char *out, DType type, int64_t stride, int64
       typename T::Item *to = p + i * stride;
       T::put(to, add ? T::get(to) + g * w[i] : g * w[i]);
     }
+  });
+}
+
+void scale_and_add(const char *x, DType type, const float *w, float g, char *gx, float *sums, int64_t count,
+                   bool stream, const char *ahead) {
+  with_type(type, [&](auto t) {
+    typedef decltype(t) T;
+    const typename T::Item *from = items<T>(x);
+    typename T::Item *to = items<T>(gx);
+    const auto one = [&](int64_t i) {
+      T::put(to + i, g * w[i]);
+      sums[i] = s_fma(T::get(from + i), g, sums[i]);
+    };
+    int64_t i = 0;
+    constexpr uintptr_t kBytes = kLanes * sizeof(typename T::Item);
+    if (stream)
+      for (; i < count && reinterpret_cast<uintptr_t>(to + i) % kBytes != 0; ++i) one(i);
+    for (; i + kLanes <= count; i += kLanes) {
+      ask<T>(ahead, i);
+      const Vec scaled = v_mul(v_set(g), v_load(w + i));
+      stream ? T::stream(to + i, scaled) : T::store(to + i, scaled);
+      v_store(sums + i, v_fma(T::load(from + i), v_set(g), v_load(sums + i)));
+    }
+    for (; i < count; ++i) one(i);
   });
 }
 

@@ -314,7 +314,11 @@ constexpr int kTileCols = kTileVectors * kLanes;
 // One float as the level rounds a multiply-add.
 DXDW_INLINE float s_fma(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : c + a * b; }
 
+// Halves are added to halves.
 DXDW_INLINE float v_sum(Vec v) {
+#if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16)
+  return _mm512_reduce_add_ps(v);
+#endif
   float lanes[kLanes];
   v_store(lanes, v);
   for (int half = kLanes / 2; half > 0; half /= 2)

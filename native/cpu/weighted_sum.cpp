@@ -28,6 +28,10 @@ constexpr int64_t kRowsPerBlock = 64;
 constexpr int64_t kMostBlocks = 64;
 // Features of a block that are walked at a time, so that their partial stays in the first-level cache.
 constexpr int64_t kFeatures = 2048;
+// Rows whose y or g are converted at a time.
+constexpr int64_t kRowsAtOnce = 256;
+// How far ahead of what is read memory is asked for.
+constexpr int64_t kAheadBytes = 4096;
 // A gx beyond this would only push other data out of the caches.
 constexpr int64_t kStreamBytes = 8 << 20;
 
@@ -54,9 +58,23 @@ float read(const char *p, DType type) {
   return value;
 }
 
-void write(char *p, DType type, float value, bool add) {
-  if (add) value = read(p, type) + value;
-  convert(reinterpret_cast<const char *>(&value), DType::f32, 1, p, type, 1, 1);
+// One item of each of `count` rows from row i on, as floats.
+void read_rows(const RowsView &view, const Rows &rows, int64_t i, int64_t count, float *values) {
+  if (rows.ndim == 1)
+    return convert(row_of(view, rows, i), view.type, view.row_strides[0], reinterpret_cast<char *>(values), DType::f32,
+                   1, count);
+  for (int64_t r = 0; r < count; ++r) values[r] = read(row_of(view, rows, i + r), view.type);
+}
+
+void write_rows(const RowsView &view, const Rows &rows, int64_t i, int64_t count, const float *values) {
+  const char *from = reinterpret_cast<const char *>(values);
+  if (rows.ndim == 1) return convert(from, DType::f32, 1, row_of(view, rows, i), view.type, view.row_strides[0], count);
+  for (int64_t r = 0; r < count; ++r) convert(from + r * 4, DType::f32, 1, row_of(view, rows, i + r), view.type, 1, 1);
+}
+
+// The row to ask for while row i is read: far enough ahead for the memory to answer in time.
+int64_t row_ahead(int64_t i, int64_t end, int64_t row_bytes) {
+  return std::min(end - 1, i + 1 + kAheadBytes / std::max<int64_t>(1, row_bytes));
 }
 
 // Bytes of scratch for w as floats side by side; 0 where it is that already.
@@ -84,10 +102,19 @@ void forward_task(void *context, int64_t index, int32_t) {
   const Forward &run = *static_cast<const Forward *>(context);
   const WeightedSum &f = run.f;
   const int64_t from = index * run.rows_per_task, to = std::min(f.rows.count, from + run.rows_per_task);
-  for (int64_t i = from; i < to; ++i) {
-    const float sum =
-        f.features == 0 ? 0.0f : kernels().dot(row_of(f.x, f.rows, i), f.x.type, f.x.feature_stride, run.w, f.features);
-    write(row_of(f.y, f.rows, i), f.y.type, sum, f.add);
+  const int64_t row_bytes = f.features * size_of(f.x.type);
+  for (int64_t at = from; at < to; at += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, to - at);
+    float sums[kRowsAtOnce], old[kRowsAtOnce];
+    for (int64_t r = 0; r < count; ++r) {
+      const char *ahead = row_of(f.x, f.rows, row_ahead(at + r, to, row_bytes));
+      sums[r] = kernels().dot(row_of(f.x, f.rows, at + r), f.x.type, f.x.feature_stride, run.w, f.features, ahead);
+    }
+    if (f.add) {
+      read_rows(f.y, f.rows, at, count, old);
+      for (int64_t r = 0; r < count; ++r) sums[r] = old[r] + sums[r];
+    }
+    write_rows(f.y, f.rows, at, count, sums);
   }
 }
 
@@ -107,23 +134,42 @@ int64_t blocks_of(const WeightedSumBackward &b) {
   return std::max<int64_t>(1, ceil_div(b.rows.count, rows_per_block(b)));
 }
 
+// gx and the sums of gw for rows [row, row + count) and features [at, at + features).
+void backward_block(const Backward &run, int64_t row, int64_t count, const float *g, int64_t at, int64_t features,
+                    float *sums) {
+  const WeightedSumBackward &b = run.b;
+  const int64_t x_offset = at * b.x.feature_stride * size_of(b.x.type);
+  const int64_t gx_offset = at * b.gx.feature_stride * size_of(b.gx.type);
+  const bool one_pass = sums != nullptr && b.gx.data != nullptr && !b.add_gx && b.x.type == b.gx.type &&
+                        b.x.feature_stride == 1 && b.gx.feature_stride == 1;
+  for (int64_t r = 0; r < count; ++r) {
+    const char *const x = row_of(b.x, b.rows, row + r) + x_offset;
+    const char *const ahead =
+        row_of(b.x, b.rows, row_ahead(row + r, row + count, features * size_of(b.x.type))) + x_offset;
+    char *const gx = b.gx.data == nullptr ? nullptr : row_of(b.gx, b.rows, row + r) + gx_offset;
+    if (one_pass) {
+      kernels().scale_and_add(x, b.x.type, run.w + at, g[r], gx, sums, features, run.stream, ahead);
+      continue;
+    }
+    if (gx != nullptr)
+      kernels().scale(run.w + at, g[r], gx, b.gx.type, b.gx.feature_stride, features, b.add_gx, run.stream);
+    if (sums != nullptr) kernels().add_scaled(x, b.x.type, b.x.feature_stride, g[r], sums, features, ahead);
+  }
+}
+
 void backward_task(void *context, int64_t index, int32_t) {
   const Backward &run = *static_cast<const Backward *>(context);
   const WeightedSumBackward &b = run.b;
   const int64_t from = index * run.rows_per_block, to = std::min(b.rows.count, from + run.rows_per_block);
-  for (int64_t at = 0; at < b.features; at += kFeatures) {
-    const int64_t count = std::min(kFeatures, b.features - at);
-    float *sums = run.partials == nullptr ? nullptr : run.partials + index * b.features + at;
-    if (sums != nullptr) std::fill(sums, sums + count, 0.0f);
-    for (int64_t i = from; i < to; ++i) {
-      const float g = read(row_of(b.g, b.rows, i), b.g.type);
-      if (b.gx.data != nullptr)
-        kernels().scale(run.w + at, g, row_of(b.gx, b.rows, i) + at * b.gx.feature_stride * size_of(b.gx.type),
-                        b.gx.type, b.gx.feature_stride, count, b.add_gx, run.stream);
-      if (sums != nullptr)
-        kernels().add_scaled(row_of(b.x, b.rows, i) + at * b.x.feature_stride * size_of(b.x.type), b.x.type,
-                             b.x.feature_stride, g, sums, count);
-    }
+  float *const partial = run.partials == nullptr ? nullptr : run.partials + index * b.features;
+  if (partial != nullptr) std::fill(partial, partial + b.features, 0.0f);
+  for (int64_t row = from; row < to; row += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, to - row);
+    float g[kRowsAtOnce];
+    read_rows(b.g, b.rows, row, count, g);
+    for (int64_t at = 0; at < b.features; at += kFeatures)
+      backward_block(run, row, count, g, at, std::min(kFeatures, b.features - at),
+                     partial == nullptr ? nullptr : partial + at);
   }
   if (run.stream) kernels().fence();
 }

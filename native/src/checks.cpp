@@ -93,20 +93,30 @@ Status check_type(const char *name, const dxdw_tensor *t, DType *type) {
               name, t->dtype_code, t->dtype_bits, t->dtype_lanes);
 }
 
-// The distance between the outermost elements must fit 64 bits.
+// Sizes are not negative, and the distance between the outermost elements fits 64 bits: where they lie.
 Status check_extent(Operand *o) {
   int64_t low = 0, high = 1;
-  bool fits = true;
+  bool fits = true, negative = false;
   for (int32_t d = 0; d < o->ndim; ++d) {
-    if (o->shape[d] <= 1) continue;
+    const int64_t size = o->shape[d];
+    if (size <= 1) {
+      negative |= size < 0;
+      o->empty |= size == 0;
+      continue;
+    }
     int64_t reach;
-    fits = fits && !__builtin_mul_overflow(o->shape[d] - 1, o->strides[d], &reach) &&
-           !__builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
+    fits &= !__builtin_mul_overflow(size - 1, o->strides[d], &reach);
+    if (reach < 0)
+      fits &= !__builtin_add_overflow(low, reach, &low);
+    else
+      fits &= !__builtin_add_overflow(high, reach, &high);
   }
+  if (__builtin_expect(negative, 0))
+    return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has a negative size", o->name, list_text(o->shape, o->ndim).chars);
   const int64_t item = size_of(o->type);
-  int64_t low_bytes, high_bytes;
-  fits = fits && !__builtin_mul_overflow(low, item, &low_bytes) && !__builtin_mul_overflow(high, item, &high_bytes);
-  if (!fits)
+  int64_t low_bytes = 0, high_bytes = 0;
+  fits &= !__builtin_mul_overflow(low, item, &low_bytes) && !__builtin_mul_overflow(high, item, &high_bytes);
+  if (__builtin_expect(!fits && !o->empty, 0))
     return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s with strides %s reaches beyond 64-bit addresses", o->name,
                 list_text(o->shape, o->ndim).chars, list_text(o->strides, o->ndim).chars);
   const uint64_t address = reinterpret_cast<uint64_t>(o->data);
@@ -120,7 +130,7 @@ Status fill_strides(Operand *o) {
   int64_t count = 1;
   for (int32_t d = o->ndim - 1; d >= 0; --d) {
     o->compact[d] = count;
-    if (o->shape[d] != 0 && __builtin_mul_overflow(count, o->shape[d], &count))
+    if (o->shape[d] > 0 && __builtin_mul_overflow(count, o->shape[d], &count))
       return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", o->name,
                   list_text(o->shape, o->ndim).chars);
   }
@@ -148,14 +158,9 @@ Status check_operand(const char *name, const dxdw_tensor *t, bool output, Operan
   o->shape = t->shape;
   o->strides = t->strides;
   o->empty = false;
-  for (int32_t d = 0; d < t->ndim; ++d) {
-    if (t->shape[d] < 0)
-      return fail(DXDW_INVALID_ARGUMENT, "%s: size %lld of dimension %d is negative", name,
-                  static_cast<long long>(t->shape[d]), d);
-    if (t->shape[d] == 0) o->empty = true;
-  }
   if (o->strides == nullptr) DXDW_TRY(fill_strides(o));
   o->data = static_cast<char *>(t->data) + t->byte_offset;
+  DXDW_TRY(check_extent(o));
   if (o->empty) return DXDW_OK;
   if (t->data == nullptr)
     return fail(DXDW_INVALID_ARGUMENT, "%s: data is NULL but shape %s is not empty", name,
@@ -163,7 +168,7 @@ Status check_operand(const char *name, const dxdw_tensor *t, bool output, Operan
   if ((reinterpret_cast<uint64_t>(o->data) & static_cast<uint64_t>(size_of(o->type) - 1)) != 0)
     return fail(DXDW_INVALID_ARGUMENT, "%s: address %p is not a multiple of the %lld bytes of a %s", name,
                 static_cast<void *>(o->data), static_cast<long long>(size_of(o->type)), type_name(o->type));
-  return check_extent(o);
+  return DXDW_OK;
 }
 
 // ---- Several operands ----
@@ -450,7 +455,7 @@ bool is_absent(const dxdw_tensor *t) { return t == nullptr || (t->ndim == -1 && 
 Status check_operands(int32_t function, const dxdw_tensor *const *tensors, Operand *operands) {
   const Names &names = kNames[function];
   for (int i = 0; i < names.count; ++i) {
-    if (is_optional(function, i) && is_absent(tensors[i])) {
+    if (__builtin_expect(is_optional(function, i), 0) && is_absent(tensors[i])) {
       operands[i].tensor = nullptr;
       operands[i].name = names.names[i];
       operands[i].output = true;
