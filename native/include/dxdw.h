@@ -207,7 +207,9 @@ int32_t dx_launch(const dxdw_tensor *dy, const dxdw_tensor *w, const dxdw_tensor
  * = each slice writes a float32 partial to the workspace, and they are added in slice order as dw_reduce does. 0 =
  * slices may add into dW atomically, in any order; a 16-bit dW goes through the workspace all the same, for each
  * element is rounded once. Atomic additions of a GPU take subnormal values, and give subnormal sums, as zero.
- * Workspace with split > 1: split . K . N floats, less where slices are added atomically; none with split = 1.
+ * Workspace with split > 1: split . K . N floats where slices are reduced in order, none on the CPU where they are
+ * added atomically; with split = 1 none on the CPU. GPUs may pad rows and pack operands: ask dxdw_workspace. Subnormals
+ * on CUDA: atomic adds, and adds of the Hopper kernels into a float32 dW, take subnormal sums as zero.
  */
 int32_t dw_launch(const dxdw_tensor *x, const dxdw_tensor *dy, const dxdw_tensor *dw, int32_t split,
                   int32_t deterministic, const dxdw_options *options);
