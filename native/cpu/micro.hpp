@@ -12,11 +12,13 @@ using dxdw::cpu::Tile;
 
 // What one step of depth does: a float, or a pair of bfloat16.
 struct Single {
+  static constexpr bool kNormal = false;
   DXDW_INLINE Vec step(Vec a, Vec b, Vec acc) { return v_fma(a, b, acc); }
 };
 
 #if defined(DXDW_BF16_PAIRS)
 struct Pairs {
+  static constexpr bool kNormal = true;
   DXDW_INLINE Vec step(Vec a, Vec b, Vec acc) { return v_dot_pairs(a, b, acc); }
 };
 #endif
@@ -55,6 +57,18 @@ DXDW_INLINE void put(const Vec (&acc)[R][V], const Tile &t, int last) {
   }
 }
 
+// Whole rows of two vectors without subnormals to bfloat16.
+template <int R>
+DXDW_INLINE void put_normal(const Vec (&acc)[R][2], const Tile &t) {
+#if defined(DXDW_LEVEL_AVX512BF16)
+  uint16_t *c = reinterpret_cast<uint16_t *>(t.c);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) v_to_bf16_normal(c + r * t.c_stride, acc[r][0], acc[r][1], t.stream);
+#else
+  put<BF16, R, 2>(acc, t, kLanes);
+#endif
+}
+
 // R rows of V vectors, the last of which has `last` live lanes. Packed: strides of A and B are the panel's. Masked: B
 // is not padded.
 template <typename Op, int R, int V, bool Packed, bool Masked>
@@ -84,6 +98,9 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
       for (int v = 0; v < V; ++v) acc[r][v] = Op::step(x, row[v], acc[r][v]);
     }
   }
+  // What comes out of the pair unit is never subnormal.
+  if constexpr (Op::kNormal && V == 2)
+    if (t.from == nullptr && last == kLanes && t.c_type == DType::bf16) return put_normal<R>(acc, t);
   if (t.from != nullptr) add_from<R, V>(acc, t.from, t.from_stride, last);
   switch (t.c_type) {
     case DType::f32: return put<F32, R, V>(acc, t, last);

@@ -130,7 +130,7 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   // A micro-kernel can write C itself unless sums must rest between blocks in more than C's 16 bits.
   const bool rests_in_c = s.c.type == DType::f32 || (s.depth_blocks == 1 && !s.add);
   if (split_finish == Finish::direct && !(s.rows_side_by_side && rests_in_c)) s.finish = Finish::scratch;
-  const int64_t alignment = k.nr / kVectorsPerTile * size_of(s.c.type);
+  const int64_t alignment = k.nr / kVectorsPerTile * 4;  // of a vector of floats or of two halves
   s.stream = s.finish == Finish::direct && s.depth_blocks == 1 && !s.add &&
              s.c.rows * s.c.cols * size_of(s.c.type) >= kStreamBytes &&
              reinterpret_cast<uint64_t>(s.c.data) % static_cast<uint64_t>(alignment) == 0 &&

@@ -170,6 +170,12 @@ DXDW_INLINE void v_transpose(Vec *r) {
 #if defined(DXDW_BF16_PAIRS)
 // acc + the two products of each pair.
 DXDW_INLINE Vec v_dot_pairs(Vec a, Vec b, Vec acc) { return _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b)); }
+// Two vectors that hold no subnormals, as 2 * kLanes bfloat16: the chip's own conversion rounds all else as to_bf16
+// does.
+DXDW_INLINE void v_to_bf16_normal(uint16_t *p, Vec low, Vec high, bool stream) {
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+  stream ? _mm512_stream_si512(reinterpret_cast<__m512i *>(p), both) : _mm512_storeu_si512(p, both);
+}
 // The first n pairs (low[i], high[i]), zeros behind them.
 DXDW_INLINE Vec v_pairs(const uint16_t *low, const uint16_t *high, int n) {
   const __m512i l = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), low));
