@@ -546,9 +546,10 @@ void run_small(const Product &p) {
   tile.c_type = DType::f32;
   tile.stream = false;
   tile.ahead_step = 0;
-  for (int64_t row = 0; row < p.c.rows; row += k.mr)
+  const int64_t height = p.c.rows <= k.mr ? p.c.rows : ceil_div(p.c.rows, ceil_div(p.c.rows, k.mr));
+  for (int64_t row = 0; row < p.c.rows; row += height)
     for (int64_t col = 0; col < p.c.cols; col += k.nr) {
-      tile.rows = static_cast<int32_t>(std::min<int64_t>(k.mr, p.c.rows - row));
+      tile.rows = static_cast<int32_t>(std::min(height, p.c.rows - row));
       tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, p.c.cols - col));
       tile.c = p.c.at(row, col);
       tile.from_stride = p.c.row_stride;

@@ -448,6 +448,77 @@ Status check_backward(Operand *o, const dxdw_options *options, Call *call) {
   return DXDW_OK;
 }
 
+// ---- The short way for the common call ----
+//
+// A small product costs less than its checks. So what is plainly right, dense or padded matrices on the CPU with
+// default options, is accepted with few comparisons; whatever is not goes through the checks above, which also find the
+// words for what is wrong.
+
+// Sizes and strides below this can't overflow anything.
+constexpr int kPlainBits = 30;
+
+constexpr uint64_t word_of(uint64_t low, uint64_t high) { return low | high << 32; }
+
+// The words that device_type and device_id, and ndim and dtype, make.
+constexpr uint64_t kOnCpu = word_of(DXDW_CPU, 0);
+constexpr uint64_t kMatrixF32 = word_of(2, DXDW_FLOAT | 32 << 8 | 1 << 16);
+constexpr uint64_t kMatrixF16 = word_of(2, DXDW_FLOAT | 16 << 8 | 1 << 16);
+constexpr uint64_t kMatrixBf16 = word_of(2, DXDW_BFLOAT | 16 << 8 | 1 << 16);
+
+uint64_t word_at(const int32_t *p) {
+  uint64_t word;
+  memcpy(&word, p, sizeof word);
+  return word;
+}
+
+// A non-empty matrix with strides that are not negative, and where its bytes end.
+bool plain_matrix(const dxdw_tensor *t, Matrix *m, uint64_t *end) {
+  if (t == nullptr || word_at(&t->device_type) != kOnCpu) return false;
+  const uint64_t type = word_at(&t->ndim);
+  m->type = type == kMatrixF32 ? DType::f32 : type == kMatrixF16 ? DType::f16 : DType::bf16;
+  if (m->type == DType::bf16 && type != kMatrixBf16) return false;
+  if (t->data == nullptr || t->shape == nullptr || t->strides == nullptr) return false;
+  m->rows = t->shape[0];
+  m->cols = t->shape[1];
+  m->row_stride = t->strides[0];
+  m->col_stride = t->strides[1];
+  if (((m->rows - 1) | (m->cols - 1) | m->row_stride | m->col_stride) >> kPlainBits != 0) return false;
+  m->data = static_cast<char *>(t->data) + t->byte_offset;
+  const int64_t item = size_of(m->type), last = (m->rows - 1) * m->row_stride + (m->cols - 1) * m->col_stride;
+  *end = reinterpret_cast<uint64_t>(m->data) + static_cast<uint64_t>((last + 1) * item);
+  return (reinterpret_cast<uint64_t>(m->data) & static_cast<uint64_t>(item - 1)) == 0;
+}
+
+bool plain_product(int32_t function, const dxdw_tensor *const *tensors, int32_t split, int32_t deterministic,
+                   Call *call) {
+  Matrix first, second, out;
+  uint64_t first_end, second_end, out_end;
+  if (!plain_matrix(tensors[0], &first, &first_end) || !plain_matrix(tensors[1], &second, &second_end) ||
+      !plain_matrix(tensors[2], &out, &out_end))
+    return false;
+  Product &p = call->product;
+  p.a = function == DXDW_DW ? first.transposed() : first;
+  p.b = function == DXDW_DX ? second.transposed() : second;
+  p.c = out;
+  const auto address = [](const Matrix &m) { return reinterpret_cast<uint64_t>(m.data); };
+  const bool fits = p.a.cols == p.b.rows && p.c.rows == p.a.rows && p.c.cols == p.b.cols;
+  const bool types = first.type == second.type && (out.type == DType::f32 || out.type == first.type);
+  const bool distinct = out.col_stride > 0 && (out.rows == 1 || out.row_stride > (out.cols - 1) * out.col_stride);
+  const bool apart = (out_end <= address(first) || first_end <= address(out)) &&
+                     (out_end <= address(second) || second_end <= address(out));
+  const bool slices = function != DXDW_DW || (split >= 0 && split <= p.a.cols && (deterministic | 1) == 1);
+  if (!(fits && types && distinct && apart && slices)) return false;
+  p.add = function == DXDW_DW;
+  p.precision = DXDW_PRECISION_DEFAULT;
+  p.batch_invariant = false;
+  p.split = function == DXDW_DW ? split : 1;
+  p.deterministic = function != DXDW_DW || deterministic == 1;
+  call->function = function;
+  call->empty = false;
+  call->context = {DXDW_CPU, 0, nullptr, nullptr, 0};
+  return true;
+}
+
 bool is_optional(int32_t function, int operand) { return function == DXDW_WEIGHTED_SUM_BWD && operand >= 3; }
 
 bool is_absent(const dxdw_tensor *t) { return t == nullptr || (t->ndim == -1 && t->data == nullptr); }
@@ -472,6 +543,9 @@ int operand_count(int32_t function) { return function < 0 || function >= kFuncti
 
 Status check_call(int32_t function, const dxdw_tensor *const *tensors, int32_t split, int32_t deterministic,
                   const dxdw_options *options, Call *call) {
+  if (options == nullptr && function >= DXDW_Y && function <= DXDW_DW &&
+      plain_product(function, tensors, split, deterministic, call))
+    return DXDW_OK;
   if (operand_count(function) == 0)
     return fail(DXDW_INVALID_ARGUMENT, "function: %d is outside 0 to %d", function, kFunctions - 1);
   Operand operands[kMostOperands];
