@@ -85,7 +85,7 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
   const char *ahead = t.ahead;
   for (int64_t k = 0; k < t.depth; ++k, a += a_depth, b += b_depth) {
     if (!Packed) {
-      __builtin_prefetch(ahead, 0, 2);
+      __builtin_prefetch(ahead, 0, 3);
       ahead += t.ahead_step;
     }
     Vec row[V];
