@@ -78,16 +78,18 @@ struct Blocks {
   bool by_tile() const { return finish != Finish::direct && depth_blocks == 1; }
   int64_t compute_tasks() const { return row_tasks * col_tasks; }
   int64_t rows_per_task() const { return ceil_div(row_panels, row_tasks); }
+  // Regions of scratch, guards included.
   uint64_t packed_b_bytes() const {
-    return b_direct ? 0 : static_cast<uint64_t>(step_panels * step_blocks * panel_bytes());
+    return b_direct ? 0 : with_guard(static_cast<uint64_t>(step_panels * step_blocks * panel_bytes()));
   }
   uint64_t packed_a_bytes() const {
-    return a_direct ? 0 : static_cast<uint64_t>(rows_per_task() * kernels().mr * units(kBlock) * 4);
+    return a_direct ? 0 : with_guard(static_cast<uint64_t>(rows_per_task() * kernels().mr * units(kBlock) * 4));
   }
   uint64_t tile_bytes() const {
     if (finish == Finish::direct) return 0;
-    if (by_tile()) return static_cast<uint64_t>(kernels().mr * kernels().nr * 4);
-    return static_cast<uint64_t>(rows_per_task() * kernels().mr * ceil_div(step_panels, col_tasks) * kernels().nr * 4);
+    if (by_tile()) return with_guard(static_cast<uint64_t>(kernels().mr * kernels().nr * 4));
+    const int64_t rows = rows_per_task() * kernels().mr, cols = ceil_div(step_panels, col_tasks) * kernels().nr;
+    return with_guard(static_cast<uint64_t>(rows * cols * 4));
   }
   // What each thread needs for itself.
   uint64_t slot_bytes() const { return packed_a_bytes() + tile_bytes(); }
@@ -397,13 +399,26 @@ int64_t count_tasks(const Blocks &s) {
   return tasks;
 }
 
+// Slices in turn may cut the same scratch differently, so each run sets its own guards and takes them away.
+void set_guards(const Run &run, int32_t threads, bool closed) {
+  const Blocks &s = run.s;
+  set_guard(run.packed_b, s.packed_b_bytes(), closed);
+  for (int32_t slot = 0; slot < threads; ++slot) {
+    char *const own = run.slots + static_cast<uint64_t>(slot) * s.slot_bytes();
+    set_guard(own, s.packed_a_bytes(), closed);
+    set_guard(own + s.packed_a_bytes(), s.tile_bytes(), closed);
+  }
+}
+
 void run_blocks(const Blocks &s, int32_t threads, char *packed_b, char *slots) {
   count_launch();
   Run run;
   run.s = s;
   run.packed_b = packed_b;
   run.slots = slots;
+  if (kGuardBytes != 0) set_guards(run, threads, true);
   parallel_for(count_tasks(s), threads, run_task, &run);
+  if (kGuardBytes != 0) set_guards(run, threads, false);
 }
 
 uint64_t scratch_bytes(const Blocks &s, int32_t threads) {
@@ -506,11 +521,14 @@ Status run_split(const Product &p, const Plan &plan, const Context &context) {
   // Slices side by side where they are many, else one after the other with all threads on each.
   const bool side_by_side = plan.split >= 2 * plan.threads;
   const int32_t inside = side_by_side ? 1 : plan.threads;
-  slices.bytes_per_slot = bytes_of_any_slice(slices, inside);
+  slices.bytes_per_slot = with_guard(bytes_of_any_slice(slices, inside));
   Scratch scratch;
-  const uint64_t bytes = slices.bytes_per_slot * static_cast<uint64_t>(side_by_side ? plan.threads : 1);
+  const int32_t slots = side_by_side ? plan.threads : 1;
+  const uint64_t bytes = slices.bytes_per_slot * static_cast<uint64_t>(slots);
   if (!scratch.take(bytes)) return out_of_memory(bytes);
   slices.scratch = scratch.data();
+  for (int32_t slot = 0; slot < slots; ++slot)
+    set_guard(slices.scratch + static_cast<uint64_t>(slot) * slices.bytes_per_slot, slices.bytes_per_slot, true);
   if (side_by_side)
     parallel_for(plan.split, plan.threads, run_slice_task, &slices);
   else

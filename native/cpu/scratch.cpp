@@ -4,6 +4,13 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#endif
+
 #include "counters.hpp"
 
 namespace dxdw {
@@ -51,9 +58,18 @@ void release(Block block) {
 
 }  // namespace
 
+void set_guard(char *region, uint64_t bytes_with_guard, bool closed) {
+  if (bytes_with_guard == 0) return;
+  char *const guard = region + (bytes_with_guard - kGuardBytes);
+  if (closed)
+    ASAN_POISON_MEMORY_REGION(guard, kGuardBytes);
+  else
+    ASAN_UNPOISON_MEMORY_REGION(guard, kGuardBytes);
+}
+
 bool Scratch::take(uint64_t bytes) {
   if (bytes == 0) return true;
-  const uint64_t needed = round_up(bytes);
+  const uint64_t needed = round_up(with_guard(bytes));
   pthread_mutex_lock(&lock);
   int best = -1;
   for (int i = 0; i < count; ++i)
@@ -64,17 +80,21 @@ bool Scratch::take(uint64_t bytes) {
     kept -= bytes_;
     blocks[best] = blocks[--count];
     pthread_mutex_unlock(&lock);
+    ASAN_POISON_MEMORY_REGION(address_ + bytes, bytes_ - bytes);
     return true;
   }
   pthread_mutex_unlock(&lock);
   if (best >= 0) return false;
   address_ = allocate(needed);
   bytes_ = address_ == nullptr ? 0 : needed;
-  return address_ != nullptr;
+  if (address_ == nullptr) return false;
+  ASAN_POISON_MEMORY_REGION(address_ + bytes, bytes_ - bytes);
+  return true;
 }
 
 Scratch::~Scratch() {
   if (address_ == nullptr) return;
+  ASAN_UNPOISON_MEMORY_REGION(address_, bytes_);
   const Block mine = {address_, bytes_};
   Block evicted[kBlocks];
   int evictions = 0;

@@ -196,7 +196,7 @@ void run(const ProductCase &c, const Memory &memory) {
       if (length > 0 || !add)
         chain_blocks(a_row, b.data(), length, n, add ? old_row : nullptr, row.data(), &scratch);
       else
-        memcpy(row.data(), old_row, static_cast<size_t>(n) * sizeof(float));
+        row.assign(old_row, old_row + n);
     } else if (bits) {
       for (float &value : row) value = 0.0f;
       for (int64_t s = 0; s < split; ++s) {

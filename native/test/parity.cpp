@@ -54,7 +54,7 @@ void product(Random *random, const Memory &memory) {
 }
 
 // The last slice is shorter and odd, so it is cut and packed otherwise than the first: scratch sized by the first one
-// alone would be overrun, which a build with the address sanitizer shows.
+// alone would be overrun, which the guards of a build with the address sanitizer show.
 void ragged_slices(const Memory &memory) {
   for (const Type in : {Type::f32, Type::f16, Type::bf16})
     for (const int deterministic : {0, 1}) {
@@ -65,6 +65,14 @@ void ragged_slices(const Memory &memory) {
       c.t = 691, c.k = 297, c.n = 93, c.split = 51;
       run(c, memory);
       c.t = 1023, c.k = 200, c.n = 2, c.split = 2;
+      run(c, memory);
+      // Transposed for the first slice alone.
+      c.n = 20;
+      run(c, memory);
+      // Columns of X side by side in memory: pairs that the first slice reads in place, and the odd one packs.
+      c.n = 64;
+      for (int i = 0; i < kMostDims; ++i) c.layouts[0].order[i] = i;
+      c.layouts[0].pad = 1;
       run(c, memory);
     }
 }
