@@ -2,6 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 #include "kernels.hpp"
 
 namespace dxdw {
@@ -11,7 +15,7 @@ namespace cpu {
 extern const Kernels kernels_avx512bf16, kernels_avx512, kernels_avx2;
 extern const Kernels kernels_baseline;
 #elif defined(__aarch64__)
-extern const Kernels kernels_neon;
+extern const Kernels kernels_neonbf16, kernels_neon;
 #else
 extern const Kernels kernels_baseline;
 #endif
@@ -37,6 +41,17 @@ bool has_avx512() {
 
 bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
+#elif defined(__aarch64__)
+
+bool has_neonbf16() {
+#if defined(__linux__)
+  constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16, which older headers lack
+  return (getauxval(AT_HWCAP2) & kBf16) != 0;
+#else
+  return false;
+#endif
+}
+
 #endif
 
 bool always() { return true; }
@@ -48,6 +63,7 @@ const Level kLevels[] = {
     {&kernels_avx2, has_avx2},
     {&kernels_baseline, always},
 #elif defined(__aarch64__)
+    {&kernels_neonbf16, has_neonbf16},
     {&kernels_neon, always},
 #else
     {&kernels_baseline, always},

@@ -93,7 +93,7 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
     for (int v = 0; v < V; ++v) row[v] = Masked && v == V - 1 ? v_load_n(b + v * kLanes, last) : v_load(b + v * kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const Vec x = v_set(a[r * a_line]);
+      const Vec x = v_set(load_unaligned(a + r * a_line));
 #pragma GCC unroll 16
       for (int v = 0; v < V; ++v) acc[r][v] = Op::step(x, row[v], acc[r][v]);
     }

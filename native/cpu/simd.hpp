@@ -7,7 +7,7 @@
 
 #if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16) || defined(DXDW_LEVEL_AVX2)
 #include <immintrin.h>
-#elif defined(DXDW_LEVEL_NEON)
+#elif defined(DXDW_LEVEL_NEON) || defined(DXDW_LEVEL_NEONBF16)
 #include <arm_neon.h>
 #endif
 
@@ -29,6 +29,13 @@ DXDW_INLINE uint32_t bits_of_float(float value) {
   return bits;
 }
 
+// A float, or a pair of 16-bit items, at any address that these may have.
+DXDW_INLINE float load_unaligned(const float *p) {
+  float value;
+  memcpy(&value, p, sizeof value);
+  return value;
+}
+
 DXDW_INLINE float from_bf16(uint16_t half) { return float_of_bits(static_cast<uint32_t>(half) << 16); }
 
 DXDW_INLINE uint16_t to_bf16(float value) {
@@ -42,6 +49,20 @@ DXDW_INLINE uint16_t to_bf16(float value) {
 
 DXDW_INLINE float from_f16(uint16_t half) { return _cvtsh_ss(half); }
 DXDW_INLINE uint16_t to_f16(float value) { return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT); }
+
+#elif defined(DXDW_LEVEL_NEON) || defined(DXDW_LEVEL_NEONBF16)
+
+DXDW_INLINE float from_f16(uint16_t half) {
+  __fp16 value;
+  memcpy(&value, &half, sizeof value);
+  return value;
+}
+DXDW_INLINE uint16_t to_f16(float value) {
+  const __fp16 rounded = static_cast<__fp16>(value);
+  uint16_t half;
+  memcpy(&half, &rounded, sizeof half);
+  return half;
+}
 
 #else
 
@@ -247,21 +268,91 @@ DXDW_INLINE void v_transpose(Vec *r) {
   }
 }
 
-#else
+#elif defined(DXDW_LEVEL_NEON) || defined(DXDW_LEVEL_NEONBF16)
 
-#if defined(DXDW_LEVEL_NEON)
+#if defined(DXDW_LEVEL_NEONBF16)
+constexpr char kName[] = "neonbf16";
+#define DXDW_TABLE kernels_neonbf16
+#define DXDW_BF16_PAIRS 1
+#else
 constexpr char kName[] = "neon";
 #define DXDW_TABLE kernels_neon
+#endif
 constexpr bool kFused = true;
+constexpr int kLanes = 4;
 // 24 accumulators, 2 vectors of B, 1 broadcast: 27 of 32 registers.
 constexpr int kTileRows = 12, kTileVectors = 2;
+
+typedef float32x4_t Vec;
+
+DXDW_INLINE Vec v_zero() { return vdupq_n_f32(0.0f); }
+DXDW_INLINE Vec v_load(const float *p) { return vld1q_f32(p); }
+DXDW_INLINE void v_store(float *p, Vec v) { vst1q_f32(p, v); }
+DXDW_INLINE void v_stream(float *p, Vec v) { vst1q_f32(p, v); }
+DXDW_INLINE void v_stream_half(uint16_t *p, const uint16_t *half) { vst1_u16(p, vld1_u16(half)); }
+static inline void v_fence() {}
+DXDW_INLINE Vec v_load_n(const float *p, int n) {
+  float lanes[kLanes] = {0, 0, 0, 0};
+  for (int i = 0; i < n && i < kLanes; ++i) lanes[i] = p[i];
+  return v_load(lanes);
+}
+DXDW_INLINE void v_store_n(float *p, Vec v, int n) {
+  float lanes[kLanes];
+  v_store(lanes, v);
+  for (int i = 0; i < n && i < kLanes; ++i) p[i] = lanes[i];
+}
+DXDW_INLINE Vec v_set(float x) { return vdupq_n_f32(x); }
+DXDW_INLINE Vec v_add(Vec a, Vec b) { return vaddq_f32(a, b); }
+DXDW_INLINE Vec v_mul(Vec a, Vec b) { return vmulq_f32(a, b); }
+DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
+  return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
+}
+DXDW_INLINE Vec v_from_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+DXDW_INLINE void v_to_f16(uint16_t *p, Vec v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
+DXDW_INLINE void v_to_bf16(uint16_t *p, Vec v) {
+  const uint32x4_t bits = vreinterpretq_u32_f32(v);
+  const uint32x4_t high = vshrq_n_u32(bits, 16);
+  const uint32x4_t odd = vandq_u32(high, vdupq_n_u32(1));
+  const uint32x4_t rounded = vshrq_n_u32(vaddq_u32(vaddq_u32(bits, vdupq_n_u32(0x7fff)), odd), 16);
+  const uint32x4_t quiet = vorrq_u32(high, vdupq_n_u32(0x40));
+  vst1_u16(p, vmovn_u32(vbslq_u32(vceqq_f32(v, v), rounded, quiet)));
+}
+
+// 4 x 4, rows to columns.
+DXDW_INLINE void v_transpose(Vec *r) {
+  const Vec even_low = vzip1q_f32(r[0], r[2]), even_high = vzip2q_f32(r[0], r[2]);
+  const Vec odd_low = vzip1q_f32(r[1], r[3]), odd_high = vzip2q_f32(r[1], r[3]);
+  r[0] = vzip1q_f32(even_low, odd_low);
+  r[1] = vzip2q_f32(even_low, odd_low);
+  r[2] = vzip1q_f32(even_high, odd_high);
+  r[3] = vzip2q_f32(even_high, odd_high);
+}
+
+#if defined(DXDW_BF16_PAIRS)
+// acc + the two products of each pair.
+DXDW_INLINE Vec v_dot_pairs(Vec a, Vec b, Vec acc) {
+  return vbfdotq_f32(acc, vreinterpretq_bf16_f32(a), vreinterpretq_bf16_f32(b));
+}
+DXDW_INLINE uint32x4_t v_widen(const uint16_t *p, int n) {
+  if (n == kLanes) return vmovl_u16(vld1_u16(p));
+  uint16_t items[kLanes] = {};
+  for (int i = 0; i < n && i < kLanes; ++i) items[i] = p[i];
+  return vmovl_u16(vld1_u16(items));
+}
+// The first n pairs (low[i], high[i]), zeros behind them.
+DXDW_INLINE Vec v_pairs(const uint16_t *low, const uint16_t *high, int n) {
+  return vreinterpretq_f32_u32(vorrq_u32(v_widen(low, n), vshlq_n_u32(v_widen(high, n), 16)));
+}
+#endif
+
 #else
+
 constexpr char kName[] = "baseline";
 #define DXDW_TABLE kernels_baseline
 constexpr bool kFused = false;
 // 8 accumulators, 2 vectors of B, 1 broadcast, products: 16 registers.
 constexpr int kTileRows = 4, kTileVectors = 2;
-#endif
 constexpr int kLanes = 4;
 
 typedef float Vec __attribute__((vector_size(16)));
@@ -287,11 +378,7 @@ DXDW_INLINE void v_store_n(float *p, Vec v, int n) {
 DXDW_INLINE Vec v_set(float x) { return Vec{x, x, x, x}; }
 DXDW_INLINE Vec v_add(Vec a, Vec b) { return a + b; }
 DXDW_INLINE Vec v_mul(Vec a, Vec b) { return a * b; }
-#if defined(DXDW_LEVEL_NEON)
-DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
-#else
 DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return c + a * b; }
-#endif
 DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
   return Vec{from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
 }

@@ -11,10 +11,17 @@
 #include "counters.hpp"
 
 // Functions that later C libraries moved carry a later version there: ask for the one that older C libraries have too.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-asm(".symver pthread_create, pthread_create@GLIBC_2.2.5");
-asm(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@GLIBC_2.2.5");
-asm(".symver pthread_sigmask, pthread_sigmask@GLIBC_2.2.5");
+#if defined(__GLIBC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__)
+#define DXDW_FIRST_GLIBC "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define DXDW_FIRST_GLIBC "GLIBC_2.17"
+#endif
+#endif
+#if defined(DXDW_FIRST_GLIBC)
+asm(".symver pthread_create, pthread_create@" DXDW_FIRST_GLIBC);
+asm(".symver pthread_attr_setstacksize, pthread_attr_setstacksize@" DXDW_FIRST_GLIBC);
+asm(".symver pthread_sigmask, pthread_sigmask@" DXDW_FIRST_GLIBC);
 #endif
 
 namespace dxdw {

@@ -2,9 +2,8 @@
 // does not leak into the pool. Guards against start-up code that flushes subnormals, and against workers that inherit
 // the mode of whoever needed them first.
 //
-//   dxdw_test_floating_environment path/to/libdxdw.so
+//   dxdw_test_floating_environment path/to/libdxdw.so [rounds]
 #include <dlfcn.h>
-#include <fenv.h>
 #include <pthread.h>
 
 #include "harness.hpp"
@@ -14,22 +13,32 @@ using namespace test;
 namespace {
 
 struct Environment {
-  uint32_t sse;  // control bits of MXCSR
+  uint64_t control;  // MXCSR's control bits, or FPCR
   uint16_t x87;
 };
 
 #if defined(__x86_64__)
 Environment environment() {
+  uint32_t sse;
   Environment e;
-  asm volatile("stmxcsr %0" : "=m"(e.sse));
+  asm volatile("stmxcsr %0" : "=m"(sse));
   asm volatile("fnstcw %0" : "=m"(e.x87));
-  e.sse &= 0xFFC0;
+  e.control = sse & 0xFFC0;
   return e;
 }
-void set_sse(uint32_t bits) { asm volatile("ldmxcsr %0" : : "m"(bits)); }
-constexpr uint32_t kDefaultSse = 0x1F80, kFlush = 0x8040;
-#else
-Environment environment() { return {static_cast<uint32_t>(fegetround()), 0}; }
+void set_control(uint64_t bits) {
+  const uint32_t sse = static_cast<uint32_t>(bits);
+  asm volatile("ldmxcsr %0" : : "m"(sse));
+}
+constexpr uint64_t kDefault = 0x1F80, kFlush = 0x8040, kTowardsZero = 0x6000;
+#elif defined(__aarch64__)
+Environment environment() {
+  Environment e = {0, 0};
+  asm volatile("mrs %0, fpcr" : "=r"(e.control));
+  return e;
+}
+void set_control(uint64_t bits) { asm volatile("msr fpcr, %0" : : "r"(bits)); }
+constexpr uint64_t kDefault = 0, kFlush = 1 << 24, kTowardsZero = 3 << 22;
 #endif
 
 decltype(&y_launch) launch;
@@ -45,7 +54,8 @@ bool subnormals_live() {
 
 void check_environment(const char *when, const Environment &before) {
   const Environment now = environment();
-  CHECK(now.sse == before.sse, "%s: MXCSR went from 0x%04X to 0x%04X", when, before.sse, now.sse);
+  CHECK(now.control == before.control, "%s: the control register went from 0x%llX to 0x%llX", when,
+        static_cast<unsigned long long>(before.control), static_cast<unsigned long long>(now.control));
   CHECK(now.x87 == before.x87, "%s: the x87 control word went from 0x%04X to 0x%04X", when, before.x87, now.x87);
 }
 
@@ -98,7 +108,8 @@ void find(void *library, const char *name, F *function) {
 }  // namespace
 
 int main(int count, char **arguments) {
-  CHECK(count == 2, "usage: %s path/to/libdxdw.so", arguments[0]);
+  CHECK(count >= 2, "usage: %s path/to/libdxdw.so [rounds]", arguments[0]);
+  const int rounds = count > 2 ? atoi(arguments[2]) : 20;
   const Environment before = environment();
   CHECK(subnormals_live(), "subnormals are flushed before the library is there");
   void *library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
@@ -110,16 +121,14 @@ int main(int count, char **arguments) {
   find(library, "dxdw_float_to_float16", &convert);
   find(library, "dxdw_last_error", &last_error);
 
-#if defined(__x86_64__)
   // The first caller of the pool flushes subnormals and rounds towards zero: its own affair, and its alone.
-  set_sse(kDefaultSse | kFlush | 0x6000);
+  set_control(kDefault | kFlush | kTowardsZero);
   const Environment odd = environment();
   CHECK(set_threads(4) == DXDW_OK, "%s", last_error());
   subnormal_product();
   check_environment("a caller that flushes subnormals", odd);
-  set_sse(kDefaultSse);
-#endif
-  for (int round = 0; round < 20; ++round) calls("the thread that loaded the library");
+  set_control(kDefault);
+  for (int round = 0; round < rounds; ++round) calls("the thread that loaded the library");
   on_new_thread("a new thread");
   check_environment("all calls", before);
   CHECK(subnormals_live(), "subnormals are flushed at the end");
