@@ -27,6 +27,10 @@
  * empty output is left alone.
  *
  * Aliases. An output must not share an element with another operand or with the workspace. Inputs may alias each other.
+ * Views that share an element are always refused. So are a few that do not: views whose elements lie between each
+ * other's, when one of them has gaps between the elements of a row, or has more than two dimensions that do not merge
+ * into two. They pass where all elements of both lie on grids that never touch, as the even and the odd columns of a
+ * matrix do whose row stride is even. Rows, columns, blocks and every other row of a matrix are told apart.
  *
  * Status. Every function that returns int32_t returns a dxdw_status. After anything but DXDW_OK the reason stands in
  * dxdw_last_error() of the same thread. All checks come before the first write: after DXDW_INVALID_ARGUMENT nothing
@@ -90,8 +94,10 @@ enum dxdw_accumulate {
 
 enum dxdw_precision {
   /* float32 operands: float32 multiply-add. 16-bit operands: products exact, sums float32, through the chip's 16-bit
-   * matrix or dot-product unit where it has one. On x86 CPUs with AVX512-BF16 that unit takes bfloat16 operands: it
-   * adds products in pairs, rounds the sums to nearest even, and takes subnormal operands and results as zero. */
+   * matrix or dot-product unit where it has one. CPUs with AVX512-BF16, or with Arm's BF16 instructions, have one for
+   * bfloat16 operands: it adds products in pairs and takes subnormal operands and results as zero. AVX512-BF16 rounds
+   * the sums to nearest even. Arm adds the two products of a pair first, then their sum to the rest, and rounds both to
+   * odd: an inexact sum becomes the neighbour whose last bit is 1, up to one unit in the last place away. */
   DXDW_PRECISION_DEFAULT = 0,
   /* As above, but 16-bit operands are widened to float32 and go through float32 multiply-add. */
   DXDW_PRECISION_EXACT = 1,
@@ -288,8 +294,8 @@ int32_t dxdw_abi_version(void);
 /* One line: version, SIMD level in use, CUDA architectures built in or "no CUDA". Never NULL; static. */
 const char *dxdw_build_description(void);
 
-/* SIMD level in use: "avx512bf16", "avx512", "avx2", "baseline", "neon" ... Static. DXDW_SIMD in the environment caps
- * it at load. */
+/* SIMD level in use: "avx512bf16", "avx512", "avx2", "baseline"; on Arm "neonbf16", "neon". Static. DXDW_SIMD in the
+ * environment caps it at load. */
 const char *dxdw_simd_level(void);
 
 /* Why the calling thread's last failed call failed; "" before any. Valid until that thread's next failed call. */

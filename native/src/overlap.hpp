@@ -1,4 +1,8 @@
-// Do strided views share memory? Exact where views boil down to two dimensions, careful (yes) where they don't.
+// Do strided views share memory? Never "no" where they do. Views that boil down to runs of adjacent elements at equal
+// distances, or to single elements at equal distances, are compared exactly. Other rows count from their first to their
+// last element, gaps included, unless all elements of both views lie on grids that never touch; so views with gaps in
+// their rows and different strides may be said to overlap though they share no element. So may views of more than two
+// dimensions that don't merge, and two of more than 2^20 rows each at different distances.
 #pragma once
 
 #include <stdint.h>
@@ -19,7 +23,7 @@ struct Footprint {
   uint64_t end() const;  // one past the highest byte
 };
 
-// May two elements of one view share a byte?
+// May two elements of one view share a byte? Exact for nested dimensions and for any two; else a careful yes.
 bool overlaps_itself(const Footprint &view);
 
 // May an element of one view share a byte with an element of the other?
