@@ -564,7 +564,7 @@ Status check_call(int32_t function, const dxdw_tensor *const *tensors, int32_t s
 
 Status check_workspace(const Call &call, const dxdw_tensor *const *tensors, uint64_t needed) {
   const Context &context = call.context;
-  if (context.workspace == nullptr || needed == 0) return DXDW_OK;
+  if (needed == 0) return DXDW_OK;
   if (context.workspace_bytes < needed)
     return fail(DXDW_INVALID_ARGUMENT, "workspace: %llu bytes given, %llu needed",
                 static_cast<unsigned long long>(context.workspace_bytes), static_cast<unsigned long long>(needed));

@@ -13,8 +13,8 @@ Status check_call(int32_t function, const dxdw_tensor *const *operands, int32_t 
 Status check_copy(const dxdw_tensor *source, const dxdw_tensor *destination, const dxdw_options *options, Copy *copy,
                   Context *context);
 
-// Second half of the checks, when the plan is known: a caller's workspace must hold `needed` bytes, be aligned, and be
-// clear of every operand.
+// Second half of the checks, for a call that brings a workspace, when the plan is known: it must hold `needed` bytes,
+// be aligned, and be clear of every operand.
 Status check_workspace(const Call &call, const dxdw_tensor *const *operands, uint64_t needed);
 
 // Number of operands of a dxdw_function; 0 for an unknown one.
