@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "arithmetic.hpp"
 #include "counters.hpp"
 #include "cpu.hpp"
 #include "scratch.hpp"
@@ -46,8 +47,6 @@ constexpr int64_t kVectorsPerTile = 2;
 constexpr int64_t kThinCols = 8;
 // Packed B up to this size stays in the second-level cache while all rows of A pass by.
 constexpr int64_t kCachedBytes = 384 << 10;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How slices of T come together.
 enum class Finish { direct, scratch, atomic };
@@ -502,10 +501,6 @@ void run_slice(const Slices &all, int64_t index, int32_t threads, char *scratch)
 void run_slice_task(void *context, int64_t index, int32_t slot) {
   const Slices &all = *static_cast<const Slices *>(context);
   run_slice(all, index, 1, all.scratch + static_cast<uint64_t>(slot) * all.bytes_per_slot);
-}
-
-Status out_of_memory(uint64_t bytes) {
-  return fail(DXDW_OUT_OF_MEMORY, "cpu: no memory for %llu bytes of scratch", static_cast<unsigned long long>(bytes));
 }
 
 Status run_split(const Product &p, const Plan &plan, const Context &context) {

@@ -122,5 +122,9 @@ Scratch::~Scratch() {
   if (!keep) release(mine);
 }
 
+Status out_of_memory(uint64_t bytes) {
+  return fail(DXDW_OUT_OF_MEMORY, "cpu: no memory for %llu bytes of scratch", static_cast<unsigned long long>(bytes));
+}
+
 }  // namespace cpu
 }  // namespace dxdw

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#include "status.hpp"
+
 namespace dxdw {
 namespace cpu {
 
@@ -36,6 +38,9 @@ class Scratch {
   char *address_;
   uint64_t bytes_;
 };
+
+// The status of a call that found no memory for so many bytes of scratch.
+Status out_of_memory(uint64_t bytes);
 
 }  // namespace cpu
 }  // namespace dxdw

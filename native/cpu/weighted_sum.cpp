@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "arithmetic.hpp"
 #include "counters.hpp"
 #include "cpu.hpp"
 #include "kernels.hpp"
@@ -34,8 +35,6 @@ constexpr int64_t kRowsAtOnce = 256;
 constexpr int64_t kAheadBytes = 4096;
 // A gx beyond this would only push other data out of the caches.
 constexpr int64_t kStreamBytes = 8 << 20;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int32_t threads_for(int64_t rows, int64_t features) {
   return static_cast<int32_t>(
@@ -86,10 +85,6 @@ const float *widen(const RowsView &w, int64_t features, char *scratch) {
   if (widened_bytes(w, features) == 0) return reinterpret_cast<const float *>(w.data);
   convert(w.data, w.type, w.feature_stride, scratch, DType::f32, 1, features);
   return reinterpret_cast<const float *>(scratch);
-}
-
-Status out_of_memory(uint64_t bytes) {
-  return fail(DXDW_OUT_OF_MEMORY, "cpu: no memory for %llu bytes of scratch", static_cast<unsigned long long>(bytes));
 }
 
 struct Forward {

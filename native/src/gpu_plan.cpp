@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "arithmetic.hpp"
+
 namespace dxdw {
 namespace gpu {
 
@@ -24,7 +26,6 @@ constexpr double kReduceBytesPerCycle = 2000;   // its reads, mostly from the L2
 constexpr int64_t kLeastTilesPerSlice = 8;      // k-tiles
 constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 cache
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
