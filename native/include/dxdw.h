@@ -43,16 +43,19 @@
  *
  * Order of sums. With deterministic = 1 results are one bit pattern for given inputs, split, types and kind of device,
  * whatever the number of threads or the load. On the CPU that holds with deterministic = 0 too, except for dw_launch
- * with split > 1. Beyond that, the following orders are promised: dw_reduce, on every device: sum = +0.0; sum +=
- * partials[s] for s = 0, 1, 2, ...; dW = sum (assign) or dW = dW + sum (add), each step one float32 operation.
- *   dw_launch with deterministic = 1 and split > 1: the result equals, to the bit, dw_reduce over the partials that
- *     dw_launch with split = 1 assigns for each slice of T alone.
- *   y_launch, dx_launch and each slice of dw_launch on the CPU, at SIMD levels with fused multiply-add, for float32 and
- *     float16 operands, and for bfloat16 operands with DXDW_PRECISION_EXACT: the contraction is cut into blocks of
- *     DXDW_CPU_BLOCK; each block's sum is a chain of fused multiply-adds in rising order that starts at +0.0; the first
- * block's sum is assigned or added to the old value, and each later one is added to the result so far. A row of Y or dX
- * therefore has the same bits for every T. weighted_sum_bwd, gw: rows are cut into blocks of a size that depends on the
- * shape alone; each block is summed in rising order, and the blocks are added as dw_reduce adds partials.
+ * with split > 1. Beyond that, the following orders are promised.
+ *
+ * - dw_reduce, on every device: sum = +0.0; sum += partials[s] for s = 0, 1, 2, ...; dW = sum (assign) or dW = dW + sum
+ *   (add), each step one float32 operation. Adding no partials at all changes nothing.
+ * - dw_launch with deterministic = 1 and split > 1: the result equals, to the bit, dw_reduce over the partials that
+ *   dw_launch with split = 1 assigns for each slice of T alone.
+ * - y_launch, dx_launch and each slice of dw_launch on the CPU, at SIMD levels with fused multiply-add, for float32 and
+ *   float16 operands, and for bfloat16 operands with DXDW_PRECISION_EXACT: the contraction is cut into blocks of
+ *   DXDW_CPU_BLOCK; each block's sum is a chain of fused multiply-adds in rising order that starts at +0.0; the first
+ *   block's sum is assigned or added to the old value, and each later one is added to the result so far. A row of Y or
+ *   dX therefore has the same bits for every T.
+ * - weighted_sum_bwd on the CPU, gw: rows are cut into blocks of a size that depends on their number alone; each block
+ *   is summed in rising order, and the blocks are added as dw_reduce adds partials.
  */
 #ifndef DXDW_H
 #define DXDW_H
