@@ -184,9 +184,11 @@ void scale_and_add(const char *x, DType type, const float *w, float g, char *gx,
       for (; i < count && reinterpret_cast<uintptr_t>(to + i) % kBytes != 0; ++i) one(i);
     for (; i + kLanes <= count; i += kLanes) {
       ask<T>(ahead, i);
+      // Read before the write: x and gx are often alike in their low address bits, and such a read would wait for the write.
+      const Vec values = T::load(from + i);
       const Vec scaled = v_mul(v_set(g), v_load(w + i));
       stream ? T::stream(to + i, scaled) : T::store(to + i, scaled);
-      v_store(sums + i, v_fma(T::load(from + i), v_set(g), v_load(sums + i)));
+      v_store(sums + i, v_fma(values, v_set(g), v_load(sums + i)));
     }
     for (; i < count; ++i) one(i);
   });
