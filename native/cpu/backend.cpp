@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "counters.hpp"
+#include "arithmetic.hpp"
 #include "cpu.hpp"
 #include "kernels.hpp"
 #include "product.hpp"
@@ -102,7 +102,7 @@ Status copy(const Copy &c) {
   }
   run.lines = c.count / c.shape[run.inner];
   run.lines_per_task = std::max<int64_t>(1, kItemsPerTask / c.shape[run.inner]);
-  const int64_t tasks = (run.lines + run.lines_per_task - 1) / run.lines_per_task;
+  const int64_t tasks = ceil_div(run.lines, run.lines_per_task);
   parallel_for(tasks, std::min<int32_t>(threads(), static_cast<int32_t>(std::min<int64_t>(tasks, kMostThreads))),
                copy_task, &run);
   return DXDW_OK;

@@ -216,6 +216,10 @@ struct Step {
   int64_t col, panels, block, blocks;
 };
 
+Step step_at(const Blocks &s, int64_t col, int64_t block) {
+  return {col, std::min(s.step_panels, s.col_panels - col), block, std::min(s.step_blocks, s.depth_blocks - block)};
+}
+
 int64_t depth_of_block(const Blocks &s, int64_t block) { return std::min(kBlock, s.a.cols - block * kBlock); }
 
 // Panels of a block stand close together, blocks at full size: only the last may be shorter.
@@ -292,7 +296,7 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
   // The inner loop runs over the operand that the caches hold.
   const bool rows_outside = col_panels * s.panel_bytes() * depth / kBlock <= kCachedBytes;
-  tile.stream = s.stream && s.finish == Finish::direct && !adds;
+  tile.stream = s.stream;
   // Operands in place that follow one another without gaps are asked for early: the next tile's rows of A, or, tile by
   // tile, the next block of B.
   const int64_t tiles = row_panels * col_panels, steps = std::max<int64_t>(1, tile.depth);
@@ -371,8 +375,7 @@ void run_task(void *context, int64_t index, int32_t slot) {
   int64_t phase_start = 0;
   for (int64_t col = 0; col < s.col_panels; col += s.step_panels)
     for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks) {
-      const Step step = {col, std::min(s.step_panels, s.col_panels - col), block,
-                         std::min(s.step_blocks, s.depth_blocks - block)};
+      const Step step = step_at(s, col, block);
       const int64_t packs = s.pack_tasks(step.panels, step.blocks);
       const bool packs_now = index < phase_start + packs;
       const int64_t phase_end = phase_start + packs + s.compute_tasks();
@@ -391,10 +394,10 @@ void run_task(void *context, int64_t index, int32_t slot) {
 int64_t count_tasks(const Blocks &s) {
   int64_t tasks = 0;
   for (int64_t col = 0; col < s.col_panels; col += s.step_panels)
-    for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks)
-      tasks +=
-          s.pack_tasks(std::min(s.step_panels, s.col_panels - col), std::min(s.step_blocks, s.depth_blocks - block)) +
-          s.compute_tasks();
+    for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks) {
+      const Step step = step_at(s, col, block);
+      tasks += s.pack_tasks(step.panels, step.blocks) + s.compute_tasks();
+    }
   return tasks;
 }
 
@@ -424,18 +427,12 @@ uint64_t scratch_bytes(const Blocks &s, int32_t threads) {
   return s.packed_b_bytes() + static_cast<uint64_t>(threads) * s.slot_bytes();
 }
 
-int32_t threads_for(int64_t multiply_adds) {
-  if (multiply_adds < 2 * kWorkPerThread) return 1;
-  return static_cast<int32_t>(std::min<int64_t>(threads(), multiply_adds / kWorkPerThread));
-}
-
-double work_of(const Product &p) {
-  return static_cast<double>(p.c.rows) * static_cast<double>(p.c.cols) * static_cast<double>(p.contraction());
-}
-
 int32_t threads_of(const Product &p) {
-  const double work = work_of(p);
-  return threads_for(work > 1e15 ? static_cast<int64_t>(1e15) : static_cast<int64_t>(work));
+  // As a double, for the product of three sizes may not fit 64 bits.
+  const double work =
+      static_cast<double>(p.c.rows) * static_cast<double>(p.c.cols) * static_cast<double>(p.contraction());
+  if (work < 2.0 * kWorkPerThread) return 1;
+  return static_cast<int32_t>(std::min<double>(threads(), work / kWorkPerThread));
 }
 
 // ---- Split over T ----

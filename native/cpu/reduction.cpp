@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "arithmetic.hpp"
 #include "counters.hpp"
 #include "cpu.hpp"
 #include "product.hpp"
@@ -74,7 +75,7 @@ void run_reduction(const Reduction &reduction, int32_t threads) {
     }
   }
   run.rows_per_task = std::max<int64_t>(1, kItemsPerTask / std::max<int64_t>(1, dw.cols));
-  parallel_for((dw.rows + run.rows_per_task - 1) / run.rows_per_task, threads, run_task, &run);
+  parallel_for(ceil_div(dw.rows, run.rows_per_task), threads, run_task, &run);
 }
 
 }  // namespace cpu
