@@ -1,11 +1,13 @@
 // Times the CUDA backend against cuBLASLt on one GPU: Y, dX, dW assigned and added in place, weighted sums, fp32.
 //
-//   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--seconds S]
+//   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--sustained]
 //
 // cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
 // the fastest of its first 32. Every arm runs over the same rotating sets of operands, larger together than the L2
-// cache; arms alternate; each launch stands between two events, and the median is told. Data: normal, random. The copy
-// of 1 GiB and the clock tell what the machine gave at that time.
+// cache; arms alternate; each launch stands between two events, and the median is told: bursts, at high clocks, with
+// what a launch costs in each figure. With --sustained a sample is a train of launches without a pause, kSampleSeconds
+// long, and its time is for one launch: clocks are what the board's power allows. Data: normal, random. The copy of
+// 1 GiB and the clock after each row tell what the machine gave at that time.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -41,7 +43,12 @@ namespace {
     }                                                                            \
   } while (0)
 
+// Length of a sample of --sustained, and how many there are.
+constexpr double kSampleSeconds = 0.06;
+constexpr int kSustainedRuns = 7;
+
 int runs = 20;
+bool sustained = false;
 FILE *json = nullptr;
 bool first_line = true;
 
@@ -119,16 +126,69 @@ struct Arm {
   }
 };
 
-// Alternates the arms over the sets.
-void measure(std::vector<Arm> *arms, int sets) {
+double time_of(const Arm &arm, const std::function<void()> &call) {
+  return arm.ours ? time_ours(call) : time_theirs(call);
+}
+
+// Alternates the arms over the sets, a single launch at a time.
+void measure_bursts(std::vector<Arm> *arms, int sets) {
   for (int round = -3; round < runs; ++round)
     for (Arm &arm : *arms) {
       const int set = (round + 3) % sets;
-      const auto call = [&] { arm.call(set); };
-      const double milliseconds = arm.ours ? time_ours(call) : time_theirs(call);
+      const double milliseconds = time_of(arm, [&] { arm.call(set); });
       if (round >= 0) arm.times.push_back(milliseconds);
     }
 }
+
+// Alternates the arms, a train of launches over the sets at a time; the first round is dropped.
+void measure_sustained(std::vector<Arm> *arms, int sets) {
+  for (int round = -1; round < kSustainedRuns; ++round)
+    for (Arm &arm : *arms) {
+      arm.call(0);
+      const double single = time_of(arm, [&] { arm.call(1 % sets); });
+      const int launches = std::max(4, static_cast<int>(kSampleSeconds * 1e3 / single));
+      const double milliseconds = time_of(arm, [&] {
+        for (int i = 0; i < launches; ++i) arm.call(i % sets);
+      });
+      if (round >= 0) arm.times.push_back(milliseconds / launches);
+    }
+}
+
+void measure(std::vector<Arm> *arms, int sets) {
+  if (sustained)
+    measure_sustained(arms, sets);
+  else
+    measure_bursts(arms, sets);
+}
+
+// ---- The board ----
+
+// Clock in MHz and power in W as the driver's management library tells them; -1 where it is missing.
+struct Board {
+  int (*Clock)(void *, int, unsigned *) = nullptr;
+  int (*Power)(void *, unsigned *) = nullptr;
+  void *device = nullptr;
+
+  Board() {
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (library == nullptr) return;
+    const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
+    const auto handle = reinterpret_cast<int (*)(unsigned, void **)>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"));
+    if (init == nullptr || handle == nullptr || init() != 0 || handle(0, &device) != 0) return;
+    Clock = reinterpret_cast<decltype(Clock)>(dlsym(library, "nvmlDeviceGetClockInfo"));
+    Power = reinterpret_cast<decltype(Power)>(dlsym(library, "nvmlDeviceGetPowerUsage"));
+  }
+  int megahertz() const {
+    unsigned value;
+    return Clock != nullptr && Clock(device, 1, &value) == 0 ? static_cast<int>(value) : -1;
+  }
+  int watts() const {
+    unsigned value;
+    return Power != nullptr && Power(device, &value) == 0 ? static_cast<int>(value / 1000) : -1;
+  }
+};
+
+const Board *board;
 
 void report(const std::string &shape, const std::string &what, double flop, double bytes, std::vector<Arm> *arms) {
   const double floor_ms = std::max(flop / 720e12, bytes / 4.25e12) * 1e3;
@@ -143,10 +203,14 @@ void report(const std::string &shape, const std::string &what, double flop, doub
   if (flop > 0) printf("  %6.1f TFLOP/s", flop / ours * 1e-9);
   if (flop == 0) printf("  %6.0f GB/s", bytes / ours * 1e-6);
   if (best > 0) printf("  ratio %.3f", best / ours);
-  printf("\n");
+  const int clock = board->megahertz(), power = board->watts();
+  printf("  %d MHz %d W\n", clock, power);
   if (json == nullptr) return;
-  fprintf(json, "%s\n  {\"shape\": \"%s\", \"what\": \"%s\", \"flop\": %.0f, \"bytes\": %.0f, \"floor_ms\": %.5f",
-          first_line ? "" : ",", shape.c_str(), what.c_str(), flop, bytes, floor_ms);
+  fprintf(json,
+          "%s\n  {\"shape\": \"%s\", \"what\": \"%s\", \"sustained\": %s, \"flop\": %.0f, \"bytes\": %.0f, "
+          "\"floor_ms\": %.5f, \"clock_mhz\": %d, \"power_w\": %d",
+          first_line ? "" : ",", shape.c_str(), what.c_str(), sustained ? "true" : "false", flop, bytes, floor_ms,
+          clock, power);
   for (Arm &arm : *arms) {
     arm.median();
     fprintf(json, ", \"%s\": {\"median_ms\": %.5f, \"min_ms\": %.5f, \"max_ms\": %.5f}", arm.name.c_str(), arm.median(),
@@ -444,6 +508,8 @@ int main(int count, char **arguments) {
       wanted = std::string(",") + arguments[++i] + ",";
     else if (argument == "--no-cublas")
       cublas = false;
+    else if (argument == "--sustained")
+      sustained = true;
     else
       return fprintf(stderr, "unknown argument %s\n", arguments[i]), 2;
   }
@@ -453,10 +519,12 @@ int main(int count, char **arguments) {
     return 77;
   }
   timer = new Timer;
+  board = new Board;
   Cublas lt;
   if (cublas) cublas = lt.open();
-  printf("%s; cuBLASLt %zu; medians of %d single launches, ms; ratio: best peer over ours\n", dxdw_build_description(),
-         cublas ? lt.GetVersion() : 0, runs);
+  printf("%s; cuBLASLt %zu; medians of %d %s, ms; ratio: best peer over ours\n", dxdw_build_description(),
+         cublas ? lt.GetVersion() : 0, sustained ? kSustainedRuns : runs,
+         sustained ? "trains of launches" : "single launches");
   if (json != nullptr) fprintf(json, "[");
   const auto is_wanted = [&](const char *name) {
     return wanted.empty() || wanted.find(std::string(",") + name + ",") != std::string::npos;

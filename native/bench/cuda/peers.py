@@ -4,8 +4,10 @@
 
 Triton kernels of the kind that tutorials show: a blocked product with masks and strides, autotuned over tiles, warps and
 stages; dW split over T with atomic additions or with partial sums that torch adds up; a weighted sum with a two-stage
-backward. PyTorch: torch.mm, and torch.addmm for dW that adds. Sustained: each arm runs for about a third of a second over
-rotating operands, and the median of single launches is told. Needs torch and triton; no part of the library.
+backward. PyTorch: torch.mm, and torch.addmm for dW that adds. Sustained, as dxdw_bench_cuda --sustained: a sample is a
+train of calls from Python over rotating operands, 60 ms long, and the median over N samples of the time for one call is
+told; what Python takes for a call is hidden where the kernel takes longer. Needs torch and triton; no part of the
+library.
 """
 
 import argparse
@@ -141,18 +143,21 @@ def weighted_backward(x, w, g, gx, partial, rows, features, R: tl.constexpr, D: 
 
 
 def median_ms(call, sets, runs):
-    for i in range(3):
-        call(i % sets)
-    torch.cuda.synchronize()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    times = []
-    for i in range(runs):
+
+    def train(calls):
         start.record()
-        call(i % sets)
+        for i in range(calls):
+            call(i % sets)
         end.record()
         end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
+        return start.elapsed_time(end) / calls
+
+    call(0)
+    torch.cuda.synchronize()
+    calls = max(4, int(60 / train(4)))
+    train(calls)
+    return statistics.median(train(calls) for _ in range(runs))
 
 
 def products(name, t, k, n, runs):
@@ -206,7 +211,7 @@ def weighted(rows, features, dtype, runs):
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--json")
-    arguments.add_argument("--runs", type=int, default=20)
+    arguments.add_argument("--runs", type=int, default=7)
     arguments.add_argument("--shapes", default="")
     options = arguments.parse_args()
     wanted = options.shapes.split(",") if options.shapes else [*SHAPES, "ws"]
