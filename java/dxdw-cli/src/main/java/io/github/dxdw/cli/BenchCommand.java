@@ -16,7 +16,7 @@ import picocli.CommandLine.Spec;
       "Other libraries take part, and calls and training join the list, once they are built: mvn -B"
           + " -Pbench -DskipTests package"
     },
-    subcommands = {BenchCpuCommand.class, BenchChartCommand.class})
+    subcommands = {BenchCpuCommand.class, BenchChartCommand.class, BenchFloorsCommand.class})
 final class BenchCommand implements Runnable {
 
   @Spec private CommandSpec spec;

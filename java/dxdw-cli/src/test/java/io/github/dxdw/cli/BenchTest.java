@@ -94,14 +94,41 @@ class BenchTest {
     Path png = folder.resolve("native.png");
     Invocation run = Invocation.of("bench", "chart", json.toString(), png.toString());
     assertEquals(0, run.status(), run.err());
+    assertShows(png, 3000, 0x1f5fa8, 0xd56a1a, 0x8a8f98);
+  }
+
+  @Test
+  @DisplayName("Guards against a chart of a GPU's results that lacks a contender")
+  void drawsTheResultsOfAGpu(@TempDir Path folder) throws IOException {
+    Path json =
+        Files.writeString(
+            folder.resolve("cuda.json"),
+            """
+            [{"shape": "qkv", "what": "Y", "floor_ms": 0.38, "ours": {"median_ms": 0.39}, "best32": {"median_ms": 0.4}},
+             {"shape": "qkv fp32", "what": "Y", "floor_ms": 0.38, "ours": {"median_ms": 5}}]
+            """);
+    Path peers =
+        Files.writeString(
+            folder.resolve("peers.json"),
+            """
+            {"results": [{"shape": "qkv", "ms": {"torch Y": 0.41, "triton Y": 0.5}}]}
+            """);
+    Path png = folder.resolve("floors.png");
+    Invocation run =
+        Invocation.of("bench", "floors", json.toString(), peers.toString(), png.toString());
+    assertEquals(0, run.status(), run.err());
+    assertShows(png, 3000, 0x1f5fa8, 0xd56a1a, 0x8a8f98, 0x3a9b6b);
+  }
+
+  private static void assertShows(Path png, int least, int... colours) throws IOException {
     BufferedImage picture = ImageIO.read(png.toFile());
-    for (int colour : new int[] {0x1f5fa8, 0xd56a1a, 0x8a8f98}) {
+    for (int colour : colours) {
       long pixels = 0;
       for (int i = 0; i < picture.getWidth() * picture.getHeight(); i++) {
         int found = picture.getRGB(i % picture.getWidth(), i / picture.getWidth()) & 0xffffff;
         pixels += found == colour ? 1 : 0;
       }
-      assertTrue(pixels > 3000, "%06x: %d pixels".formatted(colour, pixels));
+      assertTrue(pixels > least, "%06x: %d pixels".formatted(colour, pixels));
     }
   }
 

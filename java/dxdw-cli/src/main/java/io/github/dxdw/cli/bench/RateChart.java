@@ -1,7 +1,6 @@
 package io.github.dxdw.cli.bench;
 
 import java.awt.Color;
-import java.awt.Font;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -11,13 +10,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.knowm.xchart.BitmapEncoder;
-import org.knowm.xchart.BitmapEncoder.BitmapFormat;
 import org.knowm.xchart.CategoryChart;
 import org.knowm.xchart.CategoryChartBuilder;
-import org.knowm.xchart.style.AxesChartStyler;
-import org.knowm.xchart.style.CategoryStyler;
-import org.knowm.xchart.style.Styler;
 
 /**
  * A picture of the products in a report: GFLOP/s of each contender by shape and function, a panel
@@ -27,14 +21,6 @@ public final class RateChart {
 
   private static final Pattern PRODUCT =
       Pattern.compile("product (\\d+),(\\d+),(\\d+) (Y|dX|dW) (fp32|bf16|fp16)");
-  private static final int COLUMNS = 2;
-  private static final int WIDTH = 860;
-  private static final int HEIGHT = 430;
-
-  /** Of the contenders in the order in which they come, the same in all panels. */
-  private static final Color[] COLOURS = {
-    new Color(0x1f, 0x5f, 0xa8), new Color(0xd5, 0x6a, 0x1a), new Color(0x8a, 0x8f, 0x98)
-  };
 
   private RateChart() {}
 
@@ -57,9 +43,7 @@ public final class RateChart {
     if (panels.isEmpty()) {
       throw new IllegalArgumentException("the report has no product that a peer took part in");
     }
-    int columns = Math.min(COLUMNS, panels.size());
-    BitmapEncoder.saveBitmap(
-        panels, Math.ceilDiv(panels.size(), columns), columns, file.toString(), BitmapFormat.PNG);
+    Panels.save(panels, file);
   }
 
   private static void panel(
@@ -90,12 +74,12 @@ public final class RateChart {
     }
     CategoryChart chart =
         new CategoryChartBuilder()
-            .width(WIDTH)
-            .height(HEIGHT)
+            .width(Panels.WIDTH)
+            .height(Panels.HEIGHT)
             .title("%s, %d thread%s".formatted(type, threads, threads == 1 ? "" : "s"))
             .yAxisTitle("GFLOP/s")
             .build();
-    style(chart.getStyler());
+    Panels.style(chart.getStyler());
     // A contender that left a row out can't be drawn beside the others.
     rates.forEach(
         (name, values) -> {
@@ -103,23 +87,9 @@ public final class RateChart {
             chart
                 .addSeries(name, labels, values)
                 .setFillColor(
-                    colours.computeIfAbsent(
-                        name, unseen -> COLOURS[colours.size() % COLOURS.length]));
+                    colours.computeIfAbsent(name, unseen -> Panels.colour(colours.size())));
           }
         });
     panels.add(chart);
-  }
-
-  private static void style(CategoryStyler styler) {
-    styler.setChartBackgroundColor(Color.WHITE);
-    styler.setPlotBorderVisible(false);
-    styler.setPlotGridVerticalLinesVisible(false);
-    styler.setAvailableSpaceFill(0.8);
-    styler.setOverlapped(false);
-    styler.setXAxisLabelRotation(60);
-    styler.setXAxisLabelAlignmentVertical(AxesChartStyler.TextAlignment.Right);
-    styler.setAxisTickLabelsFont(new Font(Font.SANS_SERIF, Font.PLAIN, 10));
-    styler.setLegendPosition(Styler.LegendPosition.OutsideE);
-    styler.setYAxisMin(0.0);
   }
 }
