@@ -80,6 +80,18 @@ public final class GradientBuffer {
     return tensor;
   }
 
+  Tensor memory() {
+    return tensor;
+  }
+
+  boolean isZeroed() {
+    return zeroed;
+  }
+
+  void written() {
+    zeroed = false;
+  }
+
   /** Starts anew from zero, at no cost: see above. */
   public void zero() {
     zeroed = true;

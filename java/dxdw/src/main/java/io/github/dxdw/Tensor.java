@@ -1,5 +1,6 @@
 package io.github.dxdw;
 
+import io.github.dxdw.internal.Access;
 import io.github.dxdw.internal.Arguments;
 import io.github.dxdw.internal.DeviceBlock;
 import io.github.dxdw.internal.Elements;
@@ -28,10 +29,18 @@ public final class Tensor {
   /** Alignment of memory that this class allocates, in bytes. */
   private static final long ALIGNMENT = 64;
 
+  static {
+    Access.set(new InternalAccess());
+  }
+
   private final View view;
 
   private Tensor(View view) {
     this.view = view;
+  }
+
+  static Tensor of(View view) {
+    return new Tensor(view);
   }
 
   View view() {
@@ -314,6 +323,19 @@ public final class Tensor {
    */
   public MemorySegment segment() {
     return view.segment();
+  }
+
+  /**
+   * How often the memory was written through this library: by {@link #set}, {@link #fill}, {@link
+   * #copyFrom(Tensor)} and the calls of {@link Dxdw} that have it as an output, by way of this
+   * tensor or any that is a view of it, or of which it is a view. Tensors that were wrapped around
+   * the same memory one by one count each for itself, and writes through the segment are not seen.
+   * Two threads that write at once may be counted as one.
+   *
+   * @return a number that rises with each write
+   */
+  public long version() {
+    return view.storage().version();
   }
 
   /**
@@ -666,6 +688,7 @@ public final class Tensor {
       return;
     }
     Elements.set(writable(view), position, value);
+    view.storage().written();
   }
 
   private static View writable(View view) {
@@ -690,6 +713,7 @@ public final class Tensor {
       return;
     }
     Elements.fill(writable(view), value);
+    view.storage().written();
   }
 
   /**

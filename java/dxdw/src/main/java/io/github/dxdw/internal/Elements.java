@@ -13,6 +13,9 @@ public final class Elements {
 
   /** The element that lies {@code position} elements behind the start of the segment. */
   public static float get(View view, long position) {
+    if (view.isImagined()) {
+      return 0;
+    }
     return switch (view.type) {
       case FLOAT32 -> view.segment.get(FLOAT, position * 4);
       case FLOAT16 -> Float.float16ToFloat(view.segment.get(SHORT, position * 2));
@@ -22,6 +25,9 @@ public final class Elements {
 
   /** Writes that element, rounded to nearest even. */
   public static void set(View view, long position, float value) {
+    if (view.isImagined()) {
+      return;
+    }
     switch (view.type) {
       case FLOAT32 -> view.segment.set(FLOAT, position * 4, value);
       case FLOAT16 -> view.segment.set(SHORT, position * 2, Float.floatToFloat16(value));
@@ -40,7 +46,7 @@ public final class Elements {
 
   /** All values in row-major order of the indices. */
   public static void read(View view, float[] values) {
-    if (view.count() == 0) {
+    if (view.count() == 0 || view.isImagined()) {
       return;
     }
     if (view.isCompact() && view.type == DType.FLOAT32) {

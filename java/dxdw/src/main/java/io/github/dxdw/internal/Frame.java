@@ -10,6 +10,7 @@ import io.github.dxdw.bindings.dxdw_tensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 
 /**
  * The arguments of a call in off-heap memory. Each thread has one and uses it again and again, so
@@ -103,6 +104,14 @@ public final class Frame {
   private MemorySegment hold5 = MemorySegment.NULL;
   private StreamHandle streamInUse;
 
+  // What the call writes; most calls write one output.
+  private Storage written;
+  private final Storage[] alsoWritten = new Storage[OPERANDS];
+  private int alsoWrittenCount;
+
+  /** Set while calls are only planned. */
+  private Rehearsal rehearsal;
+
   private Frame() {
     for (int slot = 0; slot < OPERANDS; ++slot) {
       long tensor = slot * TENSOR_BYTES;
@@ -163,6 +172,11 @@ public final class Frame {
       throw new IllegalArgumentException(
           name + ": " + view.describe() + " is read-only, and this is an output");
     }
+    if (written == null) {
+      written = view.storage;
+    } else {
+      alsoWritten[alsoWrittenCount++] = view.storage;
+    }
     return input(slot, view);
   }
 
@@ -219,8 +233,19 @@ public final class Frame {
     return this;
   }
 
+  /** Has the calls of this thread planned, not made, until null is given; returns what was set. */
+  Rehearsal rehearse(Rehearsal next) {
+    Rehearsal before = rehearsal;
+    rehearsal = next;
+    return before;
+  }
+
   /** Makes the call. */
   public void run(int function, int split, int deterministic) {
+    if (rehearsal != null) {
+      rehearse(function, split, deterministic);
+      return;
+    }
     try {
       Native.call(
           function,
@@ -234,11 +259,29 @@ public final class Frame {
           hold3,
           hold4,
           hold5);
+      countWrites();
       if (streamInUse != null && streamInUse.recording() != null) {
         record(streamInUse.recording());
       }
     } finally {
       clear();
+    }
+  }
+
+  private void countWrites() {
+    if (written != null) {
+      written.written();
+      for (int i = 0; i < alsoWrittenCount; ++i) {
+        alsoWritten[i].written();
+      }
+    }
+  }
+
+  private void rehearse(int function, int split, int deterministic) {
+    if (function == COPY) {
+      clear();
+    } else {
+      rehearsal.add(explain(function, split, deterministic).workspaceBytes());
     }
   }
 
@@ -249,6 +292,10 @@ public final class Frame {
     recording.add(hold3);
     recording.add(hold4);
     recording.add(hold5);
+    recording.addWritten(written);
+    for (int i = 0; i < alsoWrittenCount; ++i) {
+      recording.addWritten(alsoWritten[i]);
+    }
   }
 
   /** Says what the call would run. */
@@ -308,6 +355,11 @@ public final class Frame {
       streamInUse = null;
     }
     options = MemorySegment.NULL;
+    written = null;
+    if (alsoWrittenCount > 0) {
+      Arrays.fill(alsoWritten, null);
+      alsoWrittenCount = 0;
+    }
     hold0 = MemorySegment.NULL;
     hold1 = MemorySegment.NULL;
     hold2 = MemorySegment.NULL;

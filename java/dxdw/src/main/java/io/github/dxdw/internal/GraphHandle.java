@@ -23,6 +23,7 @@ public final class GraphHandle extends NativeHandle {
       acquire();
       try {
         recording.holding(() -> Native.graphLaunch(segment(), stream.segment()));
+        recording.countWrites();
       } finally {
         release();
       }

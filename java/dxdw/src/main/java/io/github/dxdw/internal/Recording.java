@@ -1,8 +1,10 @@
 package io.github.dxdw.internal;
 
 import java.lang.foreign.MemorySegment;
+import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * The device memory that the calls of a graph use, found while they are recorded by one thread.
@@ -12,6 +14,7 @@ import java.util.Map;
 public final class Recording {
   private final Thread thread = Thread.currentThread();
   private final Map<DeviceBlock, MemorySegment> blocks = new IdentityHashMap<>();
+  private final Set<Storage> written = Collections.newSetFromMap(new IdentityHashMap<>());
 
   boolean isOfThisThread() {
     return thread == Thread.currentThread();
@@ -23,6 +26,18 @@ public final class Recording {
     if (block != null) {
       blocks.put(block, operand);
     }
+  }
+
+  /** Adds what a call writes, null for nothing. */
+  void addWritten(Storage storage) {
+    if (storage != null) {
+      written.add(storage);
+    }
+  }
+
+  /** Counts the writes of a replay. */
+  void countWrites() {
+    written.forEach(Storage::written);
   }
 
   /** Keeps all memory from being freed while {@code action} runs; throws when some is freed. */

@@ -19,6 +19,7 @@ public final class View {
   private static final int CUDA = 2;
 
   final MemorySegment segment;
+  final Storage storage;
   final long address;
   final DType type;
   final int deviceType;
@@ -40,6 +41,7 @@ public final class View {
 
   private View(
       MemorySegment segment,
+      Storage storage,
       long capacity,
       DType type,
       int deviceType,
@@ -48,6 +50,7 @@ public final class View {
       long[] strides,
       long offset) {
     this.segment = segment;
+    this.storage = storage;
     this.address = segment.address();
     this.capacity = capacity;
     this.type = type;
@@ -79,7 +82,15 @@ public final class View {
               + " as Tensor.of(arena, values, shape) does");
     }
     return new View(
-        segment, segment.byteSize(), type, CPU, 0, shape.clone(), strides.clone(), offset);
+        segment,
+        new Storage(),
+        segment.byteSize(),
+        type,
+        CPU,
+        0,
+        shape.clone(),
+        strides.clone(),
+        offset);
   }
 
   /** A compact view of host memory. The array is copied. */
@@ -93,6 +104,7 @@ public final class View {
       DeviceBlock.Allocation allocation, DType type, int deviceIndex, long[] shape) {
     return new View(
         allocation.segment(),
+        new Storage(),
         allocation.block().bytes(),
         type,
         CUDA,
@@ -113,13 +125,48 @@ public final class View {
       throw tooLarge("shape: " + Arrays.toString(shape) + " of " + type);
     }
     MemorySegment segment = MemorySegment.ofAddress((place + 1) * PLACE_BYTES);
-    return new View(segment, bytes, type, CUDA, 0, shape.clone(), compactStrides(shape), 0);
+    return new View(
+        segment, new Storage(), bytes, type, CUDA, 0, shape.clone(), compactStrides(shape), 0);
+  }
+
+  /**
+   * A compact view of memory that is not there, for a {@link Rehearsal}: elements read as 0, and
+   * what is written to them is lost.
+   *
+   * @param model tells the device
+   * @param address where the memory would be; multiples of 64, so that such views don't overlap
+   */
+  public static View imagined(View model, DType type, long[] shape, long address) {
+    return new View(
+        MemorySegment.ofAddress(PLACE_BYTES + address),
+        new Storage(),
+        compactBytes(type, shape),
+        type,
+        model.deviceType,
+        model.deviceIndex,
+        shape.clone(),
+        compactStrides(shape),
+        0);
   }
 
   /** Another view of the same memory. The arrays are kept. */
   public View with(long[] newShape, long[] newStrides, long newOffset) {
     return new View(
-        segment, capacity, type, deviceType, deviceIndex, newShape, newStrides, newOffset);
+        segment, storage, capacity, type, deviceType, deviceIndex, newShape, newStrides, newOffset);
+  }
+
+  /** A compact view of another type from the start of the same memory on. The array is copied. */
+  public View as(DType newType, long[] newShape) {
+    return new View(
+        segment,
+        storage,
+        capacity,
+        newType,
+        deviceType,
+        deviceIndex,
+        newShape.clone(),
+        compactStrides(newShape),
+        0);
   }
 
   /** Refuses a shape and strides that do not fit each other. */
@@ -263,6 +310,26 @@ public final class View {
 
   public MemorySegment segment() {
     return segment;
+  }
+
+  /** What all views of this memory share. */
+  public Storage storage() {
+    return storage;
+  }
+
+  /** Is this a view of memory that only a rehearsal imagines? */
+  boolean isImagined() {
+    return deviceType == CPU && segment.byteSize() == 0 && count > 0;
+  }
+
+  /** Is this the shape? */
+  public boolean hasShape(long[] other) {
+    return Arrays.equals(shape, other);
+  }
+
+  /** Has this the shape of another view? */
+  public boolean hasShapeOf(View other) {
+    return Arrays.equals(shape, other.shape);
   }
 
   public DType type() {

@@ -1,0 +1,37 @@
+package io.github.dxdw.internal;
+
+/**
+ * A run in which the calls of one thread are checked and planned, not made: it tells what the calls
+ * would need. Their operands may be views of memory that is not there.
+ */
+public final class Rehearsal {
+  private long calls;
+  private long workspaceBytes;
+
+  /** Calls so far; copies don't count. */
+  public long calls() {
+    return calls;
+  }
+
+  /** The largest workspace of a call so far, in bytes. */
+  public long workspaceBytes() {
+    return workspaceBytes;
+  }
+
+  /** Runs {@code work} on this thread in rehearsal. */
+  public void run(Runnable work) {
+    Library.require();
+    Frame frame = Frame.current();
+    Rehearsal outer = frame.rehearse(this);
+    try {
+      work.run();
+    } finally {
+      frame.rehearse(outer);
+    }
+  }
+
+  void add(long workspace) {
+    ++calls;
+    workspaceBytes = Math.max(workspaceBytes, workspace);
+  }
+}
