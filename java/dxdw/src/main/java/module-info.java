@@ -3,5 +3,7 @@
  * point, {@link io.github.dxdw.Tensor} the operand.
  */
 module io.github.dxdw {
+  requires static jdk.jfr;
+
   exports io.github.dxdw;
 }

@@ -10,11 +10,10 @@ import java.lang.foreign.Arena;
 public final class Probe {
   private Probe() {}
 
-  public static void main(String[] arguments) throws Exception {
+  public static void main(String[] arguments) {
     switch (arguments[0]) {
       case "product" -> product();
       case "cause" -> cause();
-      case "exit" -> exit();
       default -> throw new IllegalArgumentException(arguments[0]);
     }
   }
@@ -49,25 +48,5 @@ public final class Probe {
     } catch (io.github.dxdw.LibraryLoadException e) {
       System.out.println(e.getMessage());
     }
-  }
-
-  /** Leaves while 8 threads compute. */
-  private static void exit() throws InterruptedException {
-    Arena arena = Arena.ofShared();
-    Tensor x = Tensor.allocate(arena, DType.FLOAT32, 300, 300);
-    for (int i = 0; i < 8; ++i) {
-      Tensor y = Tensor.allocate(arena, DType.FLOAT32, 300, 300);
-      Thread thread =
-          new Thread(
-              () -> {
-                while (true) {
-                  Dxdw.y(x, x, y);
-                }
-              });
-      thread.setDaemon(i % 2 == 0);
-      thread.start();
-    }
-    Thread.sleep(100);
-    System.exit(7);
   }
 }

@@ -3,7 +3,9 @@ package io.github.dxdw;
 import io.github.dxdw.internal.Arguments;
 import io.github.dxdw.internal.Frame;
 import io.github.dxdw.internal.Library;
+import io.github.dxdw.internal.OwnedArena;
 import io.github.dxdw.internal.View;
+import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.Optional;
 
@@ -77,6 +79,10 @@ public final class Dxdw {
    * @throws DxdwException if the call fails behind these checks
    */
   public static void y(Tensor x, Tensor w, Tensor y, Options options) {
+    if (Interruptible.wanted(options)) {
+      Interruptible.y(x, w, y, options);
+      return;
+    }
     frameY(x, w, y, options).run(Frame.Y, 1, 1);
   }
 
@@ -149,6 +155,10 @@ public final class Dxdw {
    * @throws DxdwException if the call fails behind these checks
    */
   public static void dx(Tensor dy, Tensor w, Tensor dx, Options options) {
+    if (Interruptible.wanted(options)) {
+      Interruptible.dx(dy, w, dx, options);
+      return;
+    }
     frameDx(dy, w, dx, options).run(Frame.DX, 1, 1);
   }
 
@@ -229,6 +239,10 @@ public final class Dxdw {
    */
   public static void dw(
       Tensor x, Tensor dy, Tensor dw, int split, Reduction reduction, Options options) {
+    if (Interruptible.wanted(options)) {
+      Interruptible.dw(x, dy, dw, split, reduction, options);
+      return;
+    }
     Arguments.present(reduction, "reduction");
     frameDw(x, dy, dw, options).run(Frame.DW, split, deterministic(reduction));
   }
@@ -305,6 +319,10 @@ public final class Dxdw {
    * @throws DxdwException if the call fails behind these checks
    */
   public static void dwReduce(Tensor partials, Tensor dw, Options options) {
+    if (Interruptible.wanted(options)) {
+      Interruptible.dwReduce(partials, dw, options);
+      return;
+    }
     frameDwReduce(partials, dw, options).run(Frame.DW_REDUCE, 1, 1);
   }
 
@@ -375,6 +393,10 @@ public final class Dxdw {
    * @throws DxdwException if the call fails behind these checks
    */
   public static void weightedSum(Tensor x, Tensor w, Tensor y, Options options) {
+    if (Interruptible.wanted(options)) {
+      Interruptible.weightedSum(x, w, y, options);
+      return;
+    }
     frameWeightedSum(x, w, y, options).run(Frame.WEIGHTED_SUM, 1, 1);
   }
 
@@ -452,6 +474,10 @@ public final class Dxdw {
    */
   public static void weightedSumBackward(
       Tensor x, Tensor w, Tensor g, Tensor gx, Tensor gw, Options options) {
+    if (Interruptible.wanted(options)) {
+      Interruptible.weightedSumBackward(x, w, g, gx, gw, options);
+      return;
+    }
     frameWeightedSumBackward(x, w, g, gx, gw, options).run(Frame.WEIGHTED_SUM_BACKWARD, 1, 1);
   }
 
@@ -694,6 +720,51 @@ public final class Dxdw {
    */
   public static Optional<Throwable> unavailabilityCause() {
     return Optional.ofNullable(Library.failure());
+  }
+
+  /**
+   * Makes an arena whose memory can't be lost: it is freed by {@link Arena#close()} or, where that
+   * is forgotten, by the collector, once neither the arena nor any tensor in it can be reached. Use
+   * it like {@link Arena#ofShared()}, for host memory, device memory and pinned memory alike:
+   *
+   * <pre>{@code
+   * try (Arena arena = Dxdw.arena()) {
+   *   Tensor x = Tensor.allocate(arena, DType.FLOAT32, 8192, 4096);
+   * }
+   * }</pre>
+   *
+   * <p>Closing is what a program should do; {@link #memoryUse()} counts the arenas for which it was
+   * left to the collector, and the system property {@code dxdw.leaks} = true makes each of them
+   * known by a warning with the place that made it. Closing twice is fine. Closing while a call
+   * uses the memory throws {@link IllegalStateException} and frees nothing; using memory of a
+   * closed arena throws it as well.
+   *
+   * <p>Host memory comes from the system: neither the size of the Java heap nor {@code
+   * -XX:MaxDirectMemorySize} limits it. When much is allocated, or memory is refused, forgotten
+   * arenas are collected first, by {@link System#gc()}; that costs a collection each time that the
+   * bytes held have doubled, from 256 MB on. An arena takes a little time to close, in which other
+   * threads may have to stop for a moment: make one for a step or a model rather than for a call.
+   *
+   * @return an open arena for all threads; it throws {@link NativeMemoryException} where the system
+   *     refuses memory
+   * @throws LibraryLoadException if the native library can't be loaded
+   */
+  public static Arena arena() {
+    return new OwnedArena();
+  }
+
+  /**
+   * Tells what memory outside of the Java heap is in use, at the cost of some reads. Never throws.
+   *
+   * @return the figures of this moment
+   */
+  public static MemoryUse memoryUse() {
+    return new MemoryUse(
+        OwnedArena.bytesHeld(),
+        OwnedArena.open(),
+        OwnedArena.forgotten(),
+        Library.scratchBytes(),
+        Library.deviceBytes());
   }
 
   /**

@@ -15,6 +15,7 @@ import java.util.Optional;
  * <tr><td>batchInvariant</td><td>false; the CPU is batch invariant in any case</td></tr>
  * <tr><td>stream</td><td>none: a call is complete on return</td></tr>
  * <tr><td>workspace</td><td>none: the library uses its own for the call</td></tr>
+ * <tr><td>interruptible</td><td>false: interrupting a thread does not end its call</td></tr>
  * </table>
  *
  * @param accumulate whether results are added to the output or take the place of its contents
@@ -24,16 +25,20 @@ import java.util.Optional;
  * @param stream the CUDA stream to work on, if any; a call with a stream may return earlier
  * @param workspace memory on the operands' device, aligned to 64 bytes, of at least {@link
  *     Plan#workspaceBytes()} bytes, that the call may use; compact
+ * @param interruptible whether {@code y}, {@code dx}, {@code dw}, {@code dwReduce} and the weighted
+ *     sums on the CPU give up when their thread is interrupted: see {@link #withInterruptible}
  */
 public record Options(
     Accumulate accumulate,
     Precision precision,
     boolean batchInvariant,
     Optional<Stream> stream,
-    Optional<Tensor> workspace) {
+    Optional<Tensor> workspace,
+    boolean interruptible) {
 
   private static final Options DEFAULTS =
-      new Options(Accumulate.DEFAULT, Precision.DEFAULT, false, Optional.empty(), Optional.empty());
+      new Options(
+          Accumulate.DEFAULT, Precision.DEFAULT, false, Optional.empty(), Optional.empty(), false);
 
   /**
    * Checks the options.
@@ -68,7 +73,7 @@ public record Options(
    * @throws IllegalArgumentException if it is null
    */
   public Options withAccumulate(Accumulate accumulate) {
-    return new Options(accumulate, precision, batchInvariant, stream, workspace);
+    return new Options(accumulate, precision, batchInvariant, stream, workspace, interruptible);
   }
 
   /**
@@ -79,7 +84,7 @@ public record Options(
    * @throws IllegalArgumentException if it is null
    */
   public Options withPrecision(Precision precision) {
-    return new Options(accumulate, precision, batchInvariant, stream, workspace);
+    return new Options(accumulate, precision, batchInvariant, stream, workspace, interruptible);
   }
 
   /**
@@ -89,7 +94,22 @@ public record Options(
    * @return the changed options
    */
   public Options withBatchInvariant(boolean batchInvariant) {
-    return new Options(accumulate, precision, batchInvariant, stream, workspace);
+    return new Options(accumulate, precision, batchInvariant, stream, workspace, interruptible);
+  }
+
+  /**
+   * These options with calls that give up, or not, when their thread is interrupted. Such a call
+   * works on some rows of the output at a time, for some ten milliseconds each with usual sizes,
+   * and throws {@link CallInterruptedException} between them; the exception tells which rows are
+   * written. The results have the same bits. Counts on the CPU for {@code y}, {@code dx}, {@code
+   * dw}, {@code dwReduce}, {@code weightedSum} and {@code weightedSumBackward}; elsewhere it
+   * changes nothing.
+   *
+   * @param interruptible whether to look at the thread's interrupt status
+   * @return the changed options
+   */
+  public Options withInterruptible(boolean interruptible) {
+    return new Options(accumulate, precision, batchInvariant, stream, workspace, interruptible);
   }
 
   /**
@@ -101,7 +121,8 @@ public record Options(
    */
   public Options withStream(Stream stream) {
     Arguments.present(stream, "stream");
-    return new Options(accumulate, precision, batchInvariant, Optional.of(stream), workspace);
+    return new Options(
+        accumulate, precision, batchInvariant, Optional.of(stream), workspace, interruptible);
   }
 
   /**
@@ -113,7 +134,8 @@ public record Options(
    */
   public Options withWorkspace(Tensor workspace) {
     Arguments.present(workspace, "workspace");
-    return new Options(accumulate, precision, batchInvariant, stream, Optional.of(workspace));
+    return new Options(
+        accumulate, precision, batchInvariant, stream, Optional.of(workspace), interruptible);
   }
 
   /**

@@ -4,6 +4,7 @@ import io.github.dxdw.internal.Access;
 import io.github.dxdw.internal.Arguments;
 import io.github.dxdw.internal.DeviceBlock;
 import io.github.dxdw.internal.Elements;
+import io.github.dxdw.internal.HostMemory;
 import io.github.dxdw.internal.StreamHandle;
 import io.github.dxdw.internal.Text;
 import io.github.dxdw.internal.View;
@@ -97,13 +98,14 @@ public final class Tensor {
     try {
       segment = arena.allocate(bytes, ALIGNMENT);
     } catch (OutOfMemoryError e) {
-      throw new NativeMemoryException(
-          bytes
-              + " bytes of host memory for "
+      throw HostMemory.refused(
+          bytes,
+          "no memory for "
               + dtype
               + Arrays.toString(shape)
-              + " were refused: "
-              + e.getMessage());
+              + " from the JVM, whose own arenas -XX:MaxDirectMemorySize limits ("
+              + e.getMessage()
+              + ")");
     }
     return of(segment, dtype, shape);
   }

@@ -2,7 +2,6 @@ package io.github.dxdw;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
@@ -195,48 +194,6 @@ class CallTest {
         future.get();
       }
     }
-  }
-
-  @Test
-  @DisplayName("guards against memory that is freed under a running call")
-  void closeDuringCall() throws Exception {
-    int refused = 0;
-    for (int round = 0; round < 100 && refused < 20; ++round) {
-      Arena arena = Arena.ofShared();
-      Tensor x = Tensor.allocate(arena, DType.FLOAT32, 1100, 1100);
-      Tensor y = Tensor.allocate(arena, DType.FLOAT32, 1100, 1100);
-      CountDownLatch started = new CountDownLatch(1);
-      Throwable[] thrown = new Throwable[1];
-      Thread worker =
-          new Thread(
-              () -> {
-                started.countDown();
-                try {
-                  Dxdw.y(x, x, y);
-                } catch (Throwable e) {
-                  thrown[0] = e;
-                }
-              });
-      worker.start();
-      started.await();
-      Thread.sleep(2);
-      boolean closed = false;
-      try {
-        arena.close();
-        closed = true;
-      } catch (IllegalStateException e) {
-        ++refused;
-      }
-      worker.join();
-      if (closed) {
-        // Either the call was done, or it came too late and was refused.
-        assertTrue(thrown[0] == null || thrown[0] instanceof IllegalStateException, "" + thrown[0]);
-      } else {
-        assertNull(thrown[0]);
-        arena.close();
-      }
-    }
-    assertTrue(refused > 0, "no round closed the arena during a call");
   }
 
   @Test

@@ -53,23 +53,42 @@ public final class DeviceBlock {
   private static Allocation allocateOn(
       Arena arena, int deviceIndex, long bytes, MemorySegment stream) {
     DeviceBlock block = new DeviceBlock(deviceIndex, bytes);
+    if (bytes > 0 && arena instanceof OwnedArena owner) {
+      return new Allocation(block, owner.adopt(0, bytes, () -> block.make(stream), block::free));
+    }
+    long address = block.make(stream);
+    boolean owned = false;
+    try {
+      MemorySegment segment =
+          MemorySegment.ofAddress(address)
+              .reinterpret(0, arena, bytes == 0 ? null : self -> block.free(self.address()));
+      owned = true;
+      return new Allocation(block, segment);
+    } finally {
+      if (!owned && bytes > 0) {
+        block.free(address);
+      }
+    }
+  }
+
+  /** The address of zeroed memory for this block; 0 for one of 0 bytes. */
+  private long make(MemorySegment stream) {
     MemorySegment address =
         NativeHandle.make(place -> Native.memoryAllocate(deviceIndex, bytes, stream, place));
     if (bytes == 0) {
-      return new Allocation(block, address.reinterpret(0, arena, null));
+      return address.address();
     }
-    boolean owned = false;
+    boolean zeroed = false;
     try {
       Native.memorySet(deviceIndex, address, 0, bytes, stream);
-      MemorySegment segment = address.reinterpret(0, arena, block::free);
-      owned = true;
-      BY_ADDRESS.put(address.address(), block);
-      return new Allocation(block, segment);
+      zeroed = true;
     } finally {
-      if (!owned) {
+      if (!zeroed) {
         Native.memoryFree(deviceIndex, address, MemorySegment.NULL);
       }
     }
+    BY_ADDRESS.put(address.address(), this);
+    return address.address();
   }
 
   /** The block that starts at an address; null when there is none. */
@@ -98,12 +117,12 @@ public final class DeviceBlock {
   }
 
   /** The cleanup of the arena: what it throws would keep other memory from being freed. */
-  private void free(MemorySegment address) {
+  private void free(long address) {
     lock.writeLock().lock();
     try {
       freed = true;
-      BY_ADDRESS.remove(address.address(), this);
-      Native.memoryFree(deviceIndex, address, MemorySegment.NULL);
+      BY_ADDRESS.remove(address, this);
+      Native.memoryFree(deviceIndex, MemorySegment.ofAddress(address), MemorySegment.NULL);
     } catch (DxdwException failure) {
       // The memory of a lost device went with it.
       System.getLogger(DeviceBlock.class.getName())

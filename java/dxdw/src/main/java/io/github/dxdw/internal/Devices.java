@@ -55,26 +55,35 @@ public final class Devices {
 
   /** Zeroed host memory that CUDA devices reach directly, freed when the arena is closed. */
   public static MemorySegment allocatePinned(Arena arena, long bytes) {
-    MemorySegment address = NativeHandle.make(place -> Native.pinnedAllocate(bytes, place));
+    if (bytes > 0 && arena instanceof OwnedArena owner) {
+      return owner.adopt(bytes, bytes, () -> pinned(bytes), Devices::freePinned).fill((byte) 0);
+    }
+    long address = pinned(bytes);
     if (bytes == 0) {
-      return address.reinterpret(0, arena, null);
+      return MemorySegment.ofAddress(address).reinterpret(0, arena, null);
     }
     boolean owned = false;
     try {
-      MemorySegment segment = address.reinterpret(bytes, arena, Devices::freePinned);
+      MemorySegment segment =
+          MemorySegment.ofAddress(address)
+              .reinterpret(bytes, arena, self -> freePinned(self.address()));
       owned = true;
       return segment.fill((byte) 0);
     } finally {
       if (!owned) {
-        Native.pinnedFree(address);
+        freePinned(address);
       }
     }
   }
 
+  private static long pinned(long bytes) {
+    return NativeHandle.make(place -> Native.pinnedAllocate(bytes, place)).address();
+  }
+
   /** The cleanup of the arena: what it throws would keep other memory from being freed. */
-  private static void freePinned(MemorySegment address) {
+  private static void freePinned(long address) {
     try {
-      Native.pinnedFree(address);
+      Native.pinnedFree(MemorySegment.ofAddress(address));
     } catch (DxdwException failure) {
       // A lost device: the driver gives the memory back at the end of the process.
       System.getLogger(Devices.class.getName()).log(Level.DEBUG, "freeing pinned memory", failure);

@@ -247,18 +247,11 @@ public final class Frame {
       return;
     }
     try {
-      Native.call(
-          function,
-          operands,
-          split,
-          deterministic,
-          options,
-          hold0,
-          hold1,
-          hold2,
-          hold3,
-          hold4,
-          hold5);
+      if (Launches.wanted()) {
+        callAndTell(function, split, deterministic);
+      } else {
+        call(function, split, deterministic);
+      }
       countWrites();
       if (streamInUse != null && streamInUse.recording() != null) {
         record(streamInUse.recording());
@@ -283,6 +276,41 @@ public final class Frame {
     } else {
       rehearsal.add(explain(function, split, deterministic).workspaceBytes());
     }
+  }
+
+  private void call(int function, int split, int deterministic) {
+    Native.call(
+        function,
+        operands,
+        split,
+        deterministic,
+        options,
+        hold0,
+        hold1,
+        hold2,
+        hold3,
+        hold4,
+        hold5);
+  }
+
+  /** Makes the call and tells JDK Flight Recorder of it; a call that fails is not told. */
+  private void callAndTell(int function, int split, int deterministic) {
+    LaunchEvent event = new LaunchEvent();
+    event.function = Functions.name(function);
+    event.operands = Functions.operands(function, operands);
+    long place = memory.get(ValueLayout.JAVA_LONG, PLACE);
+    event.device = (int) place == Devices.CPU ? "cpu" : "cuda:" + (place >>> 32);
+    if (function != COPY) {
+      Native.explain(function, operands, split, deterministic, options, plan);
+      event.kernel = dxdw_plan.kernel(plan).getString(0);
+      event.level = dxdw_plan.level(plan).getString(0);
+      event.split = dxdw_plan.split(plan);
+      event.threads = dxdw_plan.threads(plan);
+      event.workspace = dxdw_plan.workspace_bytes(plan);
+    }
+    event.begin();
+    call(function, split, deterministic);
+    event.commit();
   }
 
   private void record(Recording recording) {

@@ -1,6 +1,7 @@
 package io.github.dxdw.internal;
 
 import io.github.dxdw.LibraryLoadException;
+import io.github.dxdw.bindings.dxdw_h;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -75,6 +76,16 @@ public final class Library {
   public static int threads() {
     require();
     return Native.threads();
+  }
+
+  /** Bytes of CPU scratch in use or kept; 0 without the library. */
+  public static long scratchBytes() {
+    return FAILURE == null ? Native.counter(dxdw_h.DXDW_COUNTER_SCRATCH_BYTES()) : 0;
+  }
+
+  /** Bytes allocated on CUDA devices; 0 without the library. */
+  public static long deviceBytes() {
+    return FAILURE == null ? Native.counter(dxdw_h.DXDW_COUNTER_DEVICE_BYTES()) : 0;
   }
 
   /** The SIMD level in use. */

@@ -17,6 +17,7 @@ final class Native {
   private static final MethodHandle SIMD_LEVEL = dxdw_h.dxdw_simd_level$handle();
   private static final MethodHandle SET_THREADS = dxdw_h.dxdw_set_threads$handle();
   private static final MethodHandle THREADS = dxdw_h.dxdw_threads$handle();
+  private static final MethodHandle COUNTER = dxdw_h.dxdw_counter$handle();
   private static final MethodHandle DEVICE_COUNT = dxdw_h.dxdw_device_count$handle();
   private static final MethodHandle DEVICE_UNAVAILABLE = dxdw_h.dxdw_device_unavailable$handle();
   private static final MethodHandle DEVICE_INFO = dxdw_h.dxdw_device_info_get$handle();
@@ -42,7 +43,7 @@ final class Native {
   private Native() {}
 
   /** What a handle throws: unchecked exceptions of the JDK, on closed or foreign memory. */
-  private static RuntimeException rethrow(Throwable thrown) {
+  static RuntimeException rethrow(Throwable thrown) {
     if (thrown instanceof Error error) {
       throw error;
     }
@@ -174,6 +175,14 @@ final class Native {
   static int threads() {
     try {
       return (int) THREADS.invokeExact();
+    } catch (Throwable thrown) {
+      throw rethrow(thrown);
+    }
+  }
+
+  static long counter(int kind) {
+    try {
+      return (long) COUNTER.invokeExact(kind);
     } catch (Throwable thrown) {
       throw rethrow(thrown);
     }

@@ -447,20 +447,6 @@ class LoaderTest {
     assertEquals("linux-x86_64", Loader.platform());
   }
 
-  @Test
-  @DisplayName("guards against a crash when the JVM ends while calls are in flight")
-  void exitDuringCalls() throws Exception {
-    for (int round = 0; round < 5; ++round) {
-      Result result = jvm().with("-Ddxdw.library=" + ChildJvm.LIBRARY).onClassPath().probe("exit");
-      assertEquals("", result.err());
-      assertEquals("", result.out());
-      assertEquals(7, result.exit());
-    }
-    try (Stream<Path> files = Files.list(folder)) {
-      assertTrue(files.noneMatch(file -> file.getFileName().toString().startsWith("hs_err")));
-    }
-  }
-
   // ---- The natives JAR ----
 
   @Test
