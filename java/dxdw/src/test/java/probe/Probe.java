@@ -14,6 +14,10 @@ public final class Probe {
     switch (arguments[0]) {
       case "product" -> product();
       case "cause" -> cause();
+      case "level" -> {
+        System.out.println(Dxdw.simdLevel() + "\n" + Dxdw.describe());
+        product();
+      }
       default -> throw new IllegalArgumentException(arguments[0]);
     }
   }

@@ -35,6 +35,12 @@ public final class ChildJvm {
     }
   }
 
+  /** As users start it: what needs native access and was not granted it is only warned of. */
+  public ChildJvm withoutFlags() {
+    command.remove("--illegal-native-access=deny");
+    return this;
+  }
+
   /** Adds options, a main class and its arguments. */
   public ChildJvm with(String... options) {
     command.addAll(Arrays.asList(options));

@@ -44,15 +44,15 @@ final class Bundle {
     return content;
   }
 
-  static String resource(String platform) {
-    return "META-INF/dxdw/" + platform + "/libdxdw.so";
+  static String resource(String classifier) {
+    return "META-INF/dxdw/" + classifier + "/libdxdw.so";
   }
 
   /**
    * Looks on the class path, in the modules of the boot layer, then in the rest of the module path.
    */
-  static Optional<Bundle> find(String platform) throws IOException {
-    String resource = resource(platform);
+  static Optional<Bundle> find(String classifier) throws IOException {
+    String resource = resource(classifier);
     Optional<Bundle> bundle = read(resource, Bundle::openByClassLoader);
     return bundle.isPresent() ? bundle : read(resource, Bundle::openOnModulePath);
   }
@@ -62,13 +62,12 @@ final class Bundle {
     if (library.isEmpty()) {
       return Optional.empty();
     }
-    byte[] content = Loader.bytes(library.get());
+    byte[] content = bytes(library.get());
     Optional<InputStream> hash = opener.open(resource + ".sha256");
     if (hash.isEmpty()) {
       throw new IOException(resource + ".sha256 is missing beside the library");
     }
-    Matcher expected =
-        SHA256.matcher(new String(Loader.bytes(hash.get()), StandardCharsets.US_ASCII));
+    Matcher expected = SHA256.matcher(new String(bytes(hash.get()), StandardCharsets.US_ASCII));
     if (!expected.find()) {
       throw new IOException(resource + ".sha256 holds no SHA-256");
     }
@@ -107,10 +106,16 @@ final class Bundle {
       try (ModuleReader reader = module.open()) {
         Optional<InputStream> in = reader.open(resource);
         if (in.isPresent()) {
-          return Optional.of(new ByteArrayInputStream(Loader.bytes(in.get())));
+          return Optional.of(new ByteArrayInputStream(bytes(in.get())));
         }
       }
     }
     return Optional.empty();
+  }
+
+  private static byte[] bytes(InputStream in) throws IOException {
+    try (in) {
+      return in.readAllBytes();
+    }
   }
 }

@@ -2,7 +2,10 @@ package io.github.dxdw.internal;
 
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
@@ -25,7 +28,8 @@ import java.util.Set;
 /**
  * A directory, of the user alone, in which the library of a natives JAR becomes a file named by its
  * SHA-256. The hash is verified each time; what is not a regular file of this user with that hash
- * is replaced. Files are written under another name and moved into place, so JVMs may race.
+ * is replaced. Files are written under another name and moved into place, so JVMs may race; what a
+ * killed JVM left of them is deleted by the next.
  */
 final class Cache {
   static final String PROPERTY = "dxdw.cache";
@@ -34,6 +38,8 @@ final class Cache {
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
   private static final FileAttribute<Set<PosixFilePermission>> PRIVATE_FILE =
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
+
+  private static final int MOST_TRIES = 3;
 
   private final Path folder;
 
@@ -78,22 +84,85 @@ final class Cache {
   Path place(Bundle bundle) throws IOException {
     prepareFolder();
     Path file = folder.resolve("libdxdw-" + bundle.sha256() + ".so");
-    if (isGood(file, bundle.sha256())) {
-      return file;
-    }
-    Path temporary = Files.createTempFile(folder, ".libdxdw-", ".tmp", PRIVATE_FILE);
-    try {
-      try (OutputStream out = Files.newOutputStream(temporary, StandardOpenOption.WRITE)) {
-        out.write(bundle.content());
+    for (int i = 0; i < MOST_TRIES && !isGood(file, bundle.sha256()); ++i) {
+      try (Temporary temporary = new Temporary(folder, bundle.content())) {
+        Files.move(temporary.file(), file, StandardCopyOption.ATOMIC_MOVE);
+      } catch (NoSuchFileException e) {
+        // Taken for one of a dead process.
       }
-      Files.move(temporary, file, StandardCopyOption.ATOMIC_MOVE);
-    } finally {
-      Files.deleteIfExists(temporary);
     }
     if (!isGood(file, bundle.sha256())) {
       throw new IOException(file + " was changed while it was written");
     }
     return file;
+  }
+
+  /** A file with that content, for as long as it is not closed. */
+  Temporary temporary(byte[] content) throws IOException {
+    prepareFolder();
+    return new Temporary(folder, content);
+  }
+
+  /**
+   * A file that this process writes. It is locked while it is there, so that others can tell it
+   * from one that a process left when it was killed.
+   */
+  static final class Temporary implements AutoCloseable {
+    private static final String PREFIX = ".libdxdw-";
+
+    private final Path file;
+    private final FileChannel channel;
+
+    private Temporary(Path folder, byte[] content) throws IOException {
+      file = Files.createTempFile(folder, PREFIX, ".so", PRIVATE_FILE);
+      channel = FileChannel.open(file, StandardOpenOption.WRITE);
+      try {
+        tryLock(channel);
+        ByteBuffer rest = ByteBuffer.wrap(content);
+        while (rest.hasRemaining()) {
+          channel.write(rest);
+        }
+      } catch (IOException e) {
+        close();
+        throw e;
+      }
+    }
+
+    Path file() {
+      return file;
+    }
+
+    @Override
+    public void close() throws IOException {
+      try (channel) {
+        Files.deleteIfExists(file);
+      }
+    }
+
+    /** Deletes the files of processes that are no more. */
+    static void sweep(Path folder) throws IOException {
+      try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, PREFIX + "*")) {
+        for (Path file : files) {
+          try (FileChannel channel =
+              FileChannel.open(file, StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS)) {
+            if (tryLock(channel)) {
+              Files.deleteIfExists(file);
+            }
+          } catch (IOException e) {
+            // Gone already, or not ours.
+          }
+        }
+      }
+    }
+
+    /** Locks the file, unless it is locked or the file system knows no locks. */
+    private static boolean tryLock(FileChannel channel) {
+      try {
+        return channel.tryLock() != null;
+      } catch (IOException | OverlappingFileLockException e) {
+        return false;
+      }
+    }
   }
 
   private void prepareFolder() throws IOException {
@@ -119,6 +188,7 @@ final class Cache {
               + PosixFilePermissions.toString(attributes.permissions())
               + ")");
     }
+    Temporary.sweep(folder);
   }
 
   private static boolean isGood(Path file, String sha256) throws IOException {

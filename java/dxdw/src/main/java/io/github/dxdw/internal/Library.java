@@ -5,6 +5,7 @@ import io.github.dxdw.bindings.dxdw_h;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.util.Properties;
 
@@ -13,6 +14,7 @@ public final class Library {
   /** Most threads that the native library takes. */
   private static final int MOST_THREADS = 1024;
 
+  private static final System.Logger LOGGER = System.getLogger("io.github.dxdw");
   private static final Path FILE;
   private static final LibraryLoadException FAILURE;
 
@@ -20,9 +22,10 @@ public final class Library {
     Path file = null;
     LibraryLoadException failure = null;
     try {
-      file = Loader.load();
+      file = new Loader(Host.current()).load();
       // The JVM's count respects the limits of a container, and flags of the user.
       Native.setThreads(processors());
+      LOGGER.log(Level.DEBUG, "loaded {0}: {1}", file, Native.description());
     } catch (LibraryLoadException e) {
       failure = e;
     } catch (Throwable e) {

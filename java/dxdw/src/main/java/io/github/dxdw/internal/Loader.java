@@ -5,7 +5,6 @@ import io.github.dxdw.bindings.dxdw_h;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
-import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -15,48 +14,43 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
-import java.util.stream.Stream;
 
 /**
  * Finds the native library and loads it: the file that the property {@code dxdw.library} names, and
- * no other, when it is set; else the first usable one on {@code java.library.path}; else the one
- * that the natives JAR brings, by way of a private {@link Cache}. A file is loaded for good only
- * once its ABI version has been found to be ours.
+ * no other, when it is set; else the first usable one on {@code java.library.path}, in the {@code
+ * lib} folder of the Java runtime, or of the natives JARs, by way of a private {@link Cache}. A
+ * file is loaded for good only once its ABI version has been found to be ours.
  */
 final class Loader {
   private static final String LIBRARY_PROPERTY = "dxdw.library";
-  private static final System.Logger LOGGER = System.getLogger("io.github.dxdw");
+  private static final String NAME = System.mapLibraryName("dxdw");
 
+  private final Host host;
   private final List<String> attempts = new ArrayList<>();
-  private Throwable lastCause;
+  private final List<Throwable> causes = new ArrayList<>();
+  private List<Cache> caches;
 
-  private Loader() {}
-
-  /** Loads the library and returns its file, or throws with the list of all attempts. */
-  static Path load() {
-    return new Loader().find();
+  Loader(Host host) {
+    this.host = host;
   }
 
-  private Path find() {
+  /** Loads the library and returns its file, or throws with the list of all attempts. */
+  Path load() {
     String named = System.getProperty(LIBRARY_PROPERTY);
     Optional<Path> found;
     if (named != null && !named.isEmpty()) {
       found = fromProperty(named);
     } else {
       attempts.add("property " + LIBRARY_PROPERTY + ": not set");
-      found = fromLibraryPath().or(this::fromBundle);
+      found = fromLibraryPath().or(this::fromRuntime).or(this::fromBundles);
     }
-    Path file = found.orElseThrow(this::failure);
-    LOGGER.log(Level.DEBUG, "dxdw loaded {0}", file);
-    return file;
+    return found.orElseThrow(this::failure);
   }
 
-  // ---- The three places ----
+  // ---- The places ----
 
   private Optional<Path> fromProperty(String named) {
     String what = "property " + LIBRARY_PROPERTY + " = " + named;
@@ -77,13 +71,12 @@ final class Loader {
 
   private Optional<Path> fromLibraryPath() {
     String path = System.getProperty("java.library.path", "");
-    String name = System.mapLibraryName("dxdw");
     boolean seen = false;
     for (String folder : path.split(File.pathSeparator)) {
       if (folder.isEmpty()) {
         continue;
       }
-      Path file = Path.of(folder, name).toAbsolutePath();
+      Path file = Path.of(folder, NAME).toAbsolutePath();
       if (Files.isRegularFile(file)) {
         seen = true;
         Optional<Path> opened = open("java.library.path: " + file, file);
@@ -94,53 +87,84 @@ final class Loader {
     }
     return seen
         ? Optional.empty()
-        : failed("java.library.path", "no " + name + " in " + path, null);
+        : failed("java.library.path", "no " + NAME + " in " + path, null);
   }
 
-  private Optional<Path> fromBundle() {
-    String platform = platform();
-    String what = "natives JAR for " + platform;
-    Bundle bundle;
-    try {
-      bundle = Bundle.find(platform).orElse(null);
-    } catch (IOException e) {
-      return failed(what, e.toString(), e);
+  /** Where jlink puts the libraries of a module that was packed with them. */
+  private Optional<Path> fromRuntime() {
+    Path file = Path.of(System.getProperty("java.home", ""), "lib", NAME).toAbsolutePath();
+    String what = "Java runtime: " + file;
+    return Files.isRegularFile(file)
+        ? open(what, file)
+        : failed(what, "there is no such file", null);
+  }
+
+  private Optional<Path> fromBundles() {
+    boolean seen = false;
+    for (String classifier : host.classifiers()) {
+      String what = "natives JAR " + classifier;
+      try {
+        Optional<Bundle> bundle = Bundle.find(classifier);
+        if (bundle.isEmpty()) {
+          continue;
+        }
+        seen = true;
+        Optional<Path> opened = fromBundle(what, bundle.get());
+        if (opened.isPresent()) {
+          return opened;
+        }
+      } catch (IOException e) {
+        seen = true;
+        failed(what, e.toString(), e);
+      }
     }
-    if (bundle == null) {
-      return failed(
-          what,
-          "neither class path nor module path has "
-              + Bundle.resource(platform)
-              + ": add the dependency io.github.dxdw:dxdw-natives:"
-              + Library.version()
-              + " with classifier "
-              + platform,
-          null);
+    return seen ? Optional.empty() : failed("natives JAR", missingBundle(), null);
+  }
+
+  private String missingBundle() {
+    String platform = host.platform();
+    String missing = "neither class path nor module path has " + Bundle.resource(platform) + ": ";
+    if (!Host.PLATFORMS.contains(platform)) {
+      return missing
+          + "there are natives for "
+          + String.join(" and ", Host.PLATFORMS)
+          + " only, so build libdxdw on this system";
     }
-    if (isMusl()) {
+    return missing
+        + "add the dependency io.github.dxdw:dxdw-natives:"
+        + Library.version()
+        + " with classifier "
+        + platform
+        + ", or io.github.dxdw:dxdw-all in place of io.github.dxdw:dxdw";
+  }
+
+  private Optional<Path> fromBundle(String what, Bundle bundle) {
+    if (host.musl()) {
       return failed(
           what,
           "this JVM runs on musl libc, the library needs glibc 2.28 or later: build libdxdw on this"
               + " system",
           null);
     }
-    for (Cache cache : Cache.candidates(attempts)) {
-      Optional<Path> opened = fromCache(what, bundle, cache);
-      if (opened.isPresent()) {
-        return opened;
+    for (Cache cache : caches()) {
+      String where = what + " in " + cache.folder();
+      try {
+        Optional<Path> opened = open(where, cache.place(bundle));
+        if (opened.isPresent()) {
+          return opened;
+        }
+      } catch (IOException e) {
+        failed(where, e.toString(), e);
       }
     }
     return Optional.empty();
   }
 
-  private Optional<Path> fromCache(String what, Bundle bundle, Cache cache) {
-    String where = what + " in " + cache.folder();
-    try {
-      Path file = cache.place(bundle);
-      return open(where, file);
-    } catch (IOException e) {
-      return failed(where, e.toString(), e);
+  private List<Cache> caches() {
+    if (caches == null) {
+      caches = Cache.candidates(attempts);
     }
+    return caches;
   }
 
   // ---- Opening a file ----
@@ -153,7 +177,7 @@ final class Loader {
       if (version != expected) {
         return failed(what, "has ABI version " + version + ", needed is " + expected, null);
       }
-      loadForGood(file);
+      loadForGood(what, file);
       return Optional.of(file);
     } catch (IllegalCallerException e) {
       return failed(what, "native access is not granted: " + nativeAccessHelp(), e);
@@ -165,7 +189,7 @@ final class Loader {
   }
 
   /** The dynamic linker has side effects, and warnings, for files that are no libraries at all. */
-  private static void checkHeader(Path file) throws IOException {
+  private void checkHeader(Path file) throws IOException {
     byte[] head;
     try (InputStream in = Files.newInputStream(file)) {
       head = in.readNBytes(20);
@@ -174,40 +198,41 @@ final class Loader {
       throw new UnsatisfiedLinkError("is no ELF file");
     }
     int machine = head[18] & 0xff | (head[19] & 0xff) << 8;
-    int expected =
-        switch (processor()) {
-          case "x86_64" -> 62;
-          case "aarch64" -> 183;
-          default -> machine;
-        };
-    if (machine != expected) {
+    int expected = host.elfMachine();
+    if (expected != -1 && machine != expected) {
       throw new UnsatisfiedLinkError(
           "is built for another processor: ELF machine " + machine + ", needed is " + expected);
     }
   }
 
-  private static void loadForGood(Path file) throws IOException {
+  private void loadForGood(String what, Path file) throws IOException {
     try {
       System.load(file.toString());
     } catch (UnsatisfiedLinkError e) {
       if (!String.valueOf(e.getMessage()).contains("another classloader")) {
         throw e;
       }
-      // Two class loaders of one JVM, as in an application server, can't share a file: a copy
-      // serves.
-      Path folder =
-          Files.createTempDirectory(
-              "dxdw",
-              PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-      Path copy = folder.resolve(file.getFileName());
-      try {
-        Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING);
-        System.load(copy.toString());
-      } finally {
-        Files.deleteIfExists(copy);
-        Files.deleteIfExists(folder);
+      loadCopy(what, file);
+    }
+  }
+
+  /**
+   * Two class loaders of one JVM, as in an application server, can't share a file: a copy serves,
+   * which goes as soon as it is loaded.
+   */
+  private void loadCopy(String what, Path file) throws IOException {
+    for (Cache cache : caches()) {
+      String where = what + ", copied for a further class loader to " + cache.folder();
+      try (Cache.Temporary copy = cache.temporary(Files.readAllBytes(file))) {
+        System.load(copy.file().toString());
+        return;
+      } catch (UnsatisfiedLinkError e) {
+        failed(where, explain(e), e);
+      } catch (IOException e) {
+        failed(where, e.toString(), e);
       }
     }
+    throw new IOException("another class loader of this JVM has it, and no copy could be loaded");
   }
 
   /** Asks a file for its ABI version, and lets go of it again. */
@@ -238,10 +263,13 @@ final class Loader {
     }
   }
 
-  private static String explain(UnsatisfiedLinkError error) {
+  private String explain(UnsatisfiedLinkError error) {
     String message = String.valueOf(error.getMessage());
     if (message.contains("failed to map segment")) {
       return message + " (the directory is mounted noexec)";
+    }
+    if (host.musl()) {
+      return message + " (this JVM runs on musl libc: the library must be built for it)";
     }
     return message;
   }
@@ -251,7 +279,7 @@ final class Loader {
   private Optional<Path> failed(String what, String why, Throwable cause) {
     attempts.add(what + ": " + why);
     if (cause != null) {
-      lastCause = cause;
+      causes.add(cause);
     }
     return Optional.empty();
   }
@@ -267,52 +295,16 @@ final class Loader {
         .append("=/absolute/path/to/libdxdw.so, or -D")
         .append(Cache.PROPERTY)
         .append("=/a/directory of your own that is not mounted noexec.");
-    if (lastCause instanceof IllegalCallerException) {
-      message.append("\nNative access: ").append(nativeAccessHelp()).append('.');
-    }
-    return new LibraryLoadException(message.toString(), lastCause);
+    Throwable last = causes.isEmpty() ? null : causes.removeLast();
+    LibraryLoadException failure = new LibraryLoadException(message.toString(), last);
+    causes.forEach(failure::addSuppressed);
+    return failure;
   }
 
   private static String nativeAccessHelp() {
     return "start Java with --enable-native-access=io.github.dxdw when dxdw is on the module path,"
-        + " with --enable-native-access=ALL-UNNAMED when it is on the class path, or put"
-        + " \"Enable-Native-Access: ALL-UNNAMED\" into the manifest of the executable JAR";
-  }
-
-  // ---- The system ----
-
-  /** Operating system and processor as the natives JARs are named, such as linux-x86_64. */
-  static String platform() {
-    String system = System.getProperty("os.name", "").toLowerCase().replaceAll("[^a-z0-9]", "");
-    return system + "-" + processor();
-  }
-
-  private static String processor() {
-    return switch (System.getProperty("os.arch", "")) {
-      case "amd64", "x86_64" -> "x86_64";
-      case "aarch64", "arm64" -> "aarch64";
-      case String other -> other.toLowerCase().replaceAll("[^a-z0-9_]", "");
-    };
-  }
-
-  private static boolean isMusl() {
-    Path maps = Path.of("/proc/self/maps");
-    try (Stream<String> lines = Files.lines(maps)) {
-      return mapsMusl(lines);
-    } catch (IOException | RuntimeException e) {
-      return false;
-    }
-  }
-
-  /** Do the memory maps of a process show musl's dynamic linker? */
-  static boolean mapsMusl(Stream<String> maps) {
-    return maps.anyMatch(line -> line.contains("/ld-musl-") || line.contains("/libc.musl-"));
-  }
-
-  /** For reading a resource wholly. */
-  static byte[] bytes(InputStream in) throws IOException {
-    try (in) {
-      return in.readAllBytes();
-    }
+        + " with --enable-native-access=ALL-UNNAMED when it is on the class path (jshell:"
+        + " -R--enable-native-access=ALL-UNNAMED), or put \"Enable-Native-Access: ALL-UNNAMED\""
+        + " into the manifest of the executable JAR";
   }
 }
