@@ -10,17 +10,28 @@ import io.github.dxdw.bindings.dxdw_h;
 import io.github.dxdw.bindings.dxdw_tensor;
 import java.io.IOException;
 import java.io.Reader;
+import java.lang.foreign.AddressLayout;
 import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.reflect.Method;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
+import java.util.Objects;
 import java.util.Properties;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -90,6 +101,79 @@ class GeneratedLayerTest {
       ++count;
     }
     assertTrue(count > 40, "found only " + count + " functions in the header");
+  }
+
+  /** The name of a layout among the linker's canonical ones. */
+  private static String canonicalName(MemoryLayout layout) {
+    return switch (layout) {
+      case ValueLayout.OfInt i -> "int";
+      case ValueLayout.OfLong l -> "long";
+      case ValueLayout.OfFloat f -> "float";
+      case ValueLayout.OfDouble d -> "double";
+      case AddressLayout a -> "void*";
+      default -> throw new AssertionError(layout);
+    };
+  }
+
+  private static String entry(FunctionDescriptor descriptor) {
+    return "{\"returnType\": \"%s\", \"parameterTypes\": [%s]}"
+        .formatted(
+            descriptor.returnLayout().map(GeneratedLayerTest::canonicalName).orElse("void"),
+            descriptor.argumentLayouts().stream()
+                .map(layout -> '"' + canonicalName(layout) + '"')
+                .collect(Collectors.joining(", ")));
+  }
+
+  /** What the library calls past the generated layer: the loader's question, the C library. */
+  private static Set<String> callsOfOurOwn() throws IOException {
+    Pattern descriptor = Pattern.compile("FunctionDescriptor\\s*\\.of(Void)?\\(([^)]*)\\)");
+    Map<String, String> names =
+        Map.of("ValueLayout.JAVA_INT", "int", "ValueLayout.JAVA_LONG", "long");
+    Set<String> calls = new TreeSet<>();
+    try (var files = Files.walk(ROOT.resolve("java/dxdw/src/main/java"))) {
+      for (Path file : files.filter(Files::isRegularFile).toList()) {
+        Matcher found = descriptor.matcher(Files.readString(file));
+        while (found.find()) {
+          List<String> types = new ArrayList<>();
+          for (String layout : found.group(2).strip().split("\\s*,\\s*")) {
+            types.add(Objects.requireNonNull(names.get(layout), file + ": " + layout));
+          }
+          String result = found.group(1) == null ? types.removeFirst() : "void";
+          types.replaceAll(type -> '"' + type + '"');
+          calls.add(
+              "{\"returnType\": \"%s\", \"parameterTypes\": [%s]}"
+                  .formatted(result, String.join(", ", types)));
+        }
+      }
+    }
+    assertTrue(calls.contains("{\"returnType\": \"int\", \"parameterTypes\": []}"), "the loader's");
+    return calls;
+  }
+
+  @Test
+  @DisplayName("K15: guards against a call or a resource that native-image is not told of")
+  void reachabilityMetadata() throws Exception {
+    String metadata =
+        Files.readString(
+            ChildJvm.CLASSES.resolve(
+                "META-INF/native-image/io.github.dxdw/dxdw/reachability-metadata.json"));
+    Set<String> calls = new TreeSet<>();
+    for (Method method : dxdw_h.class.getMethods()) {
+      if (method.getName().endsWith("$descriptor")) {
+        calls.add(entry((FunctionDescriptor) method.invoke(null)));
+      }
+    }
+    calls.addAll(callsOfOurOwn());
+    Set<String> listed =
+        metadata
+            .lines()
+            .map(String::strip)
+            .filter(line -> line.startsWith("{\"returnType\""))
+            .map(line -> line.replaceAll(",$", ""))
+            .collect(Collectors.toCollection(TreeSet::new));
+    assertEquals(calls, listed, "run bindings/generate");
+    assertTrue(metadata.contains("\"META-INF/dxdw/**\""), metadata);
+    assertTrue(metadata.contains("\"io/github/dxdw/internal/version.properties\""), metadata);
   }
 
   private static MemorySegment tensor(Arena arena, MemorySegment data, long... shape) {

@@ -26,6 +26,8 @@ class ApiJarTest {
     List<String> names = Build.names(Build.api(""));
     assertTrue(names.contains("io/github/dxdw/Dxdw.class"));
     assertTrue(names.contains("META-INF/LICENSE"));
+    assertTrue(
+        names.contains("META-INF/native-image/io.github.dxdw/dxdw/reachability-metadata.json"));
     for (String name : names) {
       assertTrue(
           name.equals("module-info.class")
@@ -47,6 +49,9 @@ class ApiJarTest {
     assertEquals(
         Set.of("java.base"),
         module.requires().stream()
+            .filter(
+                required ->
+                    !required.modifiers().contains(ModuleDescriptor.Requires.Modifier.STATIC))
             .map(ModuleDescriptor.Requires::name)
             .collect(Collectors.toSet()));
     Set<String> exported =
