@@ -1,6 +1,7 @@
 // Compiled once per SIMD level, with that level's flags and its DXDW_LEVEL_ macro: the level's table of kernels.
 #include "kernels.hpp"
 
+#include "elementwise.hpp"
 #include "micro.hpp"
 #include "pack.hpp"
 #include "rows.hpp"
@@ -47,6 +48,13 @@ const Kernels DXDW_TABLE = {
     add_scaled,
     scale,
     scale_and_add,
+    {add_pairs, relu, relu_backward, gelu, gelu_backward, scaled_difference, scaled_exp},
+    largest,
+    exp_sum,
+    squared_distance,
+    squared_sum,
+    sgd,
+    adamw,
     v_fence,
 };
 

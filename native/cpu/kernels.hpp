@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "dtype.hpp"
+#include "numbers.hpp"
 
 namespace dxdw {
 namespace cpu {
@@ -37,6 +38,37 @@ struct Tile {
   // Direct kernels only: memory to be asked for meanwhile, so many bytes further at each step of depth.
   const char *ahead;
   int64_t ahead_step;
+};
+
+// Elementwise work on floats side by side: out may be a or b.
+struct Stretch {
+  const float *a, *b;  // b where the function has two operands
+  float *out;
+  int64_t count;
+  bool stream;  // out goes past the caches: follow it with fence()
+  float numbers[3];
+};
+
+enum ElementwiseKernel {
+  kAdd,
+  kRelu,
+  kReluBackward,
+  kGelu,
+  kGeluBackward,
+  kScaledDifference,  // numbers[0] . (a - b)
+  kScaledExp,         // numbers[2] . (e^(a - numbers[0]) . numbers[1])
+  kElementwiseKernels
+};
+
+// A step of an optimizer on floats side by side.
+struct StepStretch {
+  float *p;
+  const float *g;
+  float *state[2];  // velocity, which may be NULL; m and v
+  int64_t count;
+  float scale;  // of g
+  SgdNumbers sgd;
+  AdamWNumbers adamw;
 };
 
 struct Kernels {
@@ -75,6 +107,14 @@ struct Kernels {
   // scale and add_scaled in one pass, for an x and a gx of one type with features side by side.
   void (*scale_and_add)(const char *x, DType type, const float *w, float g, char *gx, float *sums, int64_t count,
                         bool stream, const char *ahead);
+  void (*elementwise[kElementwiseKernels])(const Stretch &stretch);
+  // The largest of count floats, NaN passed over or not; sums of e^(a - most), (a - b)^2 and a^2.
+  float (*largest)(const float *a, int64_t count);
+  float (*exp_sum)(const float *a, float most, int64_t count);
+  float (*squared_distance)(const float *a, const float *b, int64_t count);
+  float (*squared_sum)(const float *a, int64_t count);
+  void (*sgd)(const StepStretch &stretch);
+  void (*adamw)(const StepStretch &stretch);
   // Orders streamed stores before whatever tells another thread that they are done.
   void (*fence)();
 };

@@ -105,7 +105,7 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
   switch (t.c_type) {
     case DType::f32: return put<F32, R, V>(acc, t, last);
     case DType::f16: return put<F16, R, V>(acc, t, last);
-    case DType::bf16: return put<BF16, R, V>(acc, t, last);
+    default: return put<BF16, R, V>(acc, t, last);
   }
 }
 

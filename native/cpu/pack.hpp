@@ -96,7 +96,7 @@ void pack(const Lines &lines, float *out) {
   switch (lines.type) {
     case DType::f32: return pack_typed<W, F32>(lines, out);
     case DType::f16: return pack_typed<W, F16>(lines, out);
-    case DType::bf16: return pack_typed<W, BF16>(lines, out);
+    default: return pack_typed<W, BF16>(lines, out);
   }
 }
 

@@ -50,7 +50,7 @@ void move_rows(const char *source, int64_t source_row, int64_t source_col, char 
 
 void convert(const char *source, DType from, int64_t source_row, int64_t source_col, char *destination, DType to,
              int64_t destination_row, int64_t destination_col, int64_t rows, int64_t cols) {
-  if (from == to && from == DType::f32)
+  if (from == to && (from == DType::f32 || from == DType::i32))
     return move_rows<uint32_t>(source, source_row, source_col, destination, destination_row, destination_col, rows,
                                cols);
   if (from == to)

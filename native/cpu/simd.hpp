@@ -132,6 +132,15 @@ DXDW_INLINE Vec v_set(float x) { return _mm512_set1_ps(x); }
 DXDW_INLINE Vec v_add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 DXDW_INLINE Vec v_mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+DXDW_INLINE Vec v_sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
+DXDW_INLINE Vec v_div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+DXDW_INLINE Vec v_sqrt(Vec a) { return _mm512_sqrt_ps(a); }
+// a > b ? yes : no, lane by lane; NaN is greater than nothing.
+DXDW_INLINE Vec v_if_greater(Vec a, Vec b, Vec yes, Vec no) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), no, yes);
+}
+// v . 2^n for whole n, one rounding.
+DXDW_INLINE Vec v_scale(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
 DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
@@ -233,6 +242,18 @@ DXDW_INLINE Vec v_set(float x) { return _mm256_set1_ps(x); }
 DXDW_INLINE Vec v_add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
 DXDW_INLINE Vec v_mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+DXDW_INLINE Vec v_sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
+DXDW_INLINE Vec v_div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
+DXDW_INLINE Vec v_sqrt(Vec a) { return _mm256_sqrt_ps(a); }
+// a > b ? yes : no, lane by lane; NaN is greater than nothing.
+DXDW_INLINE Vec v_if_greater(Vec a, Vec b, Vec yes, Vec no) {
+  return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+// 2^n for whole n from -126 to 127.
+DXDW_INLINE Vec v_power_of_two(Vec n) {
+  const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
 DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
@@ -305,6 +326,15 @@ DXDW_INLINE Vec v_set(float x) { return vdupq_n_f32(x); }
 DXDW_INLINE Vec v_add(Vec a, Vec b) { return vaddq_f32(a, b); }
 DXDW_INLINE Vec v_mul(Vec a, Vec b) { return vmulq_f32(a, b); }
 DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+DXDW_INLINE Vec v_sub(Vec a, Vec b) { return vsubq_f32(a, b); }
+DXDW_INLINE Vec v_div(Vec a, Vec b) { return vdivq_f32(a, b); }
+DXDW_INLINE Vec v_sqrt(Vec a) { return vsqrtq_f32(a); }
+// a > b ? yes : no, lane by lane; NaN is greater than nothing.
+DXDW_INLINE Vec v_if_greater(Vec a, Vec b, Vec yes, Vec no) { return vbslq_f32(vcgtq_f32(a, b), yes, no); }
+// 2^n for whole n from -126 to 127.
+DXDW_INLINE Vec v_power_of_two(Vec n) {
+  return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127)), 23));
+}
 DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
   return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
 }
@@ -379,6 +409,23 @@ DXDW_INLINE Vec v_set(float x) { return Vec{x, x, x, x}; }
 DXDW_INLINE Vec v_add(Vec a, Vec b) { return a + b; }
 DXDW_INLINE Vec v_mul(Vec a, Vec b) { return a * b; }
 DXDW_INLINE Vec v_fma(Vec a, Vec b, Vec c) { return c + a * b; }
+DXDW_INLINE Vec v_sub(Vec a, Vec b) { return a - b; }
+DXDW_INLINE Vec v_div(Vec a, Vec b) { return a / b; }
+DXDW_INLINE Vec v_sqrt(Vec a) {
+  for (int i = 0; i < kLanes; ++i) a[i] = __builtin_sqrtf(a[i]);
+  return a;
+}
+// a > b ? yes : no, lane by lane; NaN is greater than nothing.
+DXDW_INLINE Vec v_if_greater(Vec a, Vec b, Vec yes, Vec no) { return a > b ? yes : no; }
+// 2^n for whole n from -126 to 127.
+DXDW_INLINE Vec v_power_of_two(Vec n) {
+  typedef int32_t Ints __attribute__((vector_size(16)));
+  const Ints biased = __builtin_convertvector(n, Ints) + 127;
+  const Ints bits = biased << 23;
+  Vec power;
+  memcpy(&power, &bits, sizeof power);
+  return power;
+}
 DXDW_INLINE Vec v_from_bf16(const uint16_t *p) {
   return Vec{from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
 }
@@ -401,6 +448,15 @@ DXDW_INLINE void v_transpose(Vec *r) {
 #endif
 
 // ---- What follows from the above on every level ----
+
+#if !defined(DXDW_LEVEL_AVX512) && !defined(DXDW_LEVEL_AVX512BF16)
+// v . 2^n for whole n from -250 to 250, one rounding: the first half of n changes the exponent alone.
+DXDW_INLINE Vec v_scale(Vec v, Vec n) {
+  const Vec big = v_set(0x1.8p23f);
+  const Vec half = v_sub(v_add(v_mul(n, v_set(0.5f)), big), big);
+  return v_mul(v_mul(v, v_power_of_two(half)), v_power_of_two(v_sub(n, half)));
+}
+#endif
 
 constexpr int kTileCols = kTileVectors * kLanes;
 

@@ -113,6 +113,14 @@ void forward_task(void *context, int64_t index, int32_t) {
   }
 }
 
+}  // namespace
+
+int64_t rows_per_block(const WeightedSumBackward &b) {
+  return std::max(kRowsPerBlock, ceil_div(b.rows.count, kMostBlocks));
+}
+
+namespace {
+
 struct Backward {
   WeightedSumBackward b;
   const float *w;
@@ -120,10 +128,6 @@ struct Backward {
   int64_t rows_per_block;
   bool stream;
 };
-
-int64_t rows_per_block(const WeightedSumBackward &b) {
-  return std::max(kRowsPerBlock, ceil_div(b.rows.count, kMostBlocks));
-}
 
 int64_t blocks_of(const WeightedSumBackward &b) {
   return std::max<int64_t>(1, ceil_div(b.rows.count, rows_per_block(b)));
@@ -161,7 +165,10 @@ void backward_task(void *context, int64_t index, int32_t) {
   for (int64_t row = from; row < to; row += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, to - row);
     float g[kRowsAtOnce];
-    read_rows(b.g, b.rows, row, count, g);
+    if (b.g.data == nullptr)
+      std::fill(g, g + count, 1.0f);
+    else
+      read_rows(b.g, b.rows, row, count, g);
     for (int64_t at = 0; at < b.features; at += kFeatures)
       backward_block(run, row, count, g, at, std::min(kFeatures, b.features - at),
                      partial == nullptr ? nullptr : partial + at);
@@ -205,11 +212,15 @@ Status run_backward(const WeightedSumBackward &b, const Plan &plan, const Contex
   run.rows_per_block = rows_per_block(b);
   run.stream = b.rows.count * b.features * size_of(b.gx.type) >= kStreamBytes;
   parallel_for(plan.tiles, plan.threads, backward_task, &run);
-  if (run.partials == nullptr) return DXDW_OK;
-  const Matrix first = {workspace, DType::f32, 1, b.features, b.features, 1};
-  const Matrix gw = {b.gw.data, b.gw.type, 1, b.features, 0, b.gw.feature_stride};
-  run_reduction({first, plan.tiles, b.features, gw, b.add_gw}, plan.threads);
+  if (run.partials != nullptr) finish_backward(b, run.partials, plan.threads);
   return DXDW_OK;
+}
+
+void finish_backward(const WeightedSumBackward &b, const float *partials, int32_t threads) {
+  char *const at = const_cast<char *>(reinterpret_cast<const char *>(partials));
+  const Matrix first = {at, DType::f32, 1, b.features, b.features, 1};
+  const Matrix gw = {b.gw.data, b.gw.type, 1, b.features, 0, b.gw.feature_stride};
+  run_reduction({first, blocks_of(b), b.features, gw, b.add_gw}, threads);
 }
 
 }  // namespace cpu

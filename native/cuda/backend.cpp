@@ -154,6 +154,8 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
 const char *architectures() { return DXDW_CUDA_ARCHITECTURES; }
 
 Status plan(const Call &call, Plan *out) {
+  if (call.function > DXDW_COPY)
+    return fail(DXDW_UNSUPPORTED, "function: %d can't be computed on a CUDA device by this build", call.function);
   gpu::Chip chip;
   DXDW_TRY(chip_of(call.context.device_id, &chip));
   *out = {1, 0, 0, 0, 0};

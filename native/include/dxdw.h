@@ -10,6 +10,9 @@
  *   weighted_sum_fwd  y[i] = sum over d of x[i,d] . w[d]  x [...,D], w [D], y [...]
  *   weighted_sum_bwd  gx[i,d] = g[i] . w[d]; gw[d] = sum over i of x[i,d] . g[i]
  *
+ * What stands around a product when a network is trained is reached by dxdw_call: activations, bias gradients, losses,
+ * norms and optimizer steps. See "Functions of dxdw_call".
+ *
  * Tensors. An operand crosses as a dxdw_tensor, byte for byte a DLPack DLTensor. Shapes and strides are counted in
  * elements, byte_offset in bytes. Inputs take any stride: 0 (expanded), negative (reversed), any padding; the stride of
  * a dimension of size 1 means nothing and may hold anything. Outputs take any strides under which no two elements
@@ -27,6 +30,7 @@
  * empty output is left alone.
  *
  * Aliases. An output must not share an element with another operand or with the workspace. Inputs may alias each other.
+ * Where a function says "in place", an output may also be exactly an input: the same address, type, shape and strides.
  * Views that share an element are always refused. So are a few that do not: views whose elements lie between each
  * other's, when one of them has gaps between the elements of a row, or has more than two dimensions that do not merge
  * into two. They pass where all elements of both lie on grids that never touch, as the even and the odd columns of a
@@ -66,7 +70,7 @@
 extern "C" {
 #endif
 
-#define DXDW_ABI_VERSION 1
+#define DXDW_ABI_VERSION 2
 
 /* Most dimensions that a tensor may have. */
 #define DXDW_MAX_NDIM 32
@@ -86,11 +90,12 @@ enum dxdw_status {
 
 enum dxdw_device_type { DXDW_CPU = 1, DXDW_CUDA = 2 };
 
-/* dtype_code of a dxdw_tensor. float32 is (FLOAT, 32), float16 (FLOAT, 16), bfloat16 (BFLOAT, 16); lanes are 1. */
-enum dxdw_dtype_code { DXDW_FLOAT = 2, DXDW_BFLOAT = 4 };
+/* dtype_code of a dxdw_tensor. float32 is (FLOAT, 32), float16 (FLOAT, 16), bfloat16 (BFLOAT, 16); int32 is (INT, 32),
+ * for labels and for copies from int32 to int32 alone; lanes are 1. */
+enum dxdw_dtype_code { DXDW_INT = 0, DXDW_FLOAT = 2, DXDW_BFLOAT = 4 };
 
 enum dxdw_accumulate {
-  DXDW_ACCUMULATE_DEFAULT = 0, /* dW and gw add; Y, dX, y and gx are assigned */
+  DXDW_ACCUMULATE_DEFAULT = 0, /* dW, gw, gb, db and norm add; all else is assigned */
   DXDW_ADD = 1,                /* out += result, one rounding */
   DXDW_ASSIGN = 2              /* out = result; the old contents are never read */
 };
@@ -126,7 +131,22 @@ enum dxdw_function {
   DXDW_WEIGHTED_SUM_FWD = 4, /* operands x, w, y */
   /* operands x, w, g, gx, gw; in an array, an operand with data NULL and ndim -1 is not wanted */
   DXDW_WEIGHTED_SUM_BWD = 5,
-  DXDW_COPY = 6 /* operands source, destination: dxdw_copy by way of dxdw_call; no plan, no workspace */
+  DXDW_COPY = 6,      /* operands source, destination: dxdw_copy by way of dxdw_call; no plan, no workspace */
+  DXDW_ADD_FWD = 7,   /* operands a, b, y; this one and the following: see "Functions of dxdw_call" */
+  DXDW_RELU_FWD = 8,  /* operands x, y */
+  DXDW_RELU_BWD = 9,  /* operands x, g, gx */
+  DXDW_GELU_FWD = 10, /* operands x, y */
+  DXDW_GELU_BWD = 11, /* operands x, g, gx */
+  DXDW_SUM_ROWS = 12, /* operands g, gb */
+  DXDW_DW_BIAS = 13,  /* operands x, dy, dw, db */
+  DXDW_SOFTMAX_CROSS_ENTROPY_FWD = 14, /* operands logits, labels, loss */
+  DXDW_SOFTMAX_CROSS_ENTROPY_BWD = 15, /* operands logits, labels, g, gx */
+  DXDW_SQUARED_ERROR_FWD = 16,         /* operands x, target, loss */
+  DXDW_SQUARED_ERROR_BWD = 17,         /* operands x, target, g, gx */
+  DXDW_SQUARED_NORM = 18,              /* operands x, norm */
+  DXDW_CLIP_FACTOR = 19,               /* operands norm, scale; scalars maxNorm */
+  DXDW_SGD = 20,  /* operands p, g, velocity, copy, scale; scalars lr, momentum, weight decay, nesterov */
+  DXDW_ADAMW = 21 /* operands p, g, m, v, copy, scale; scalars lr, beta1, beta2, eps, weight decay, step */
 };
 
 /* What dxdw_counter counts since the library was loaded, or holds now. */
@@ -173,6 +193,7 @@ typedef struct dxdw_options {
   dxdw_stream *stream;      /* CUDA only; NULL: the call is complete on return */
   void *workspace;          /* on the operands' device, aligned to 64 bytes; NULL: the library's own for this call */
   uint64_t workspace_bytes; /* at least what dxdw_workspace tells */
+  double scalars[8];        /* what the function's own numbers are; the functions without any don't read them */
 } dxdw_options;
 
 /* What a call would run. Strings end in 0. */
@@ -237,8 +258,8 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
                          const dxdw_tensor *gw, const dxdw_options *options);
 
 /*
- * Runs any of the above, or dxdw_copy, on operands that stand in an array, in the order that dxdw_function tells.
- * split and deterministic count for DXDW_DW only. hold0 to hold5 are not read: a foreign-function interface that keeps
+ * Runs any function of dxdw_function on operands that stand in an array, in the order that dxdw_function tells.
+ * split and deterministic count for DXDW_DW and DXDW_DW_BIAS only. hold0 to hold5 are not read: a foreign-function interface that keeps
  * alive the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they
  * are passed here.
  */
@@ -257,6 +278,67 @@ int32_t dxdw_explain(int32_t function, const dxdw_tensor *operands, int32_t spli
  */
 int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                            const dxdw_options *options, int32_t capability, int32_t multiprocessors, dxdw_plan *plan);
+
+/*
+ * ---- Functions of dxdw_call ----
+ *
+ * Operands in the order given; one in [] may be absent: data NULL, ndim -1. What was said of types, add or assign, empty
+ * sizes, aliases, status, threads and order holds here too. float means float32, float16 or bfloat16; float32 inside,
+ * one rounding at the end. Where a float32 scalar is asked for, its shape is [] or [1]. Options other than accumulate,
+ * stream, workspace and scalars play no part, except in DXDW_DW_BIAS.
+ *
+ * Elementwise, all operands of one shape of any rank, broadcast by strides of 0; inputs of one type, the output of that
+ * type or float32; in place:
+ *
+ *   DXDW_ADD_FWD   a, b, y    y = a + b
+ *   DXDW_RELU_FWD  x, y       y = x where x > 0, +0 where x <= 0, NaN where x is NaN
+ *   DXDW_RELU_BWD  x, g, gx   gx = g where x > 0, else +0; NaN and infinite g count only where x > 0
+ *   DXDW_GELU_FWD  x, y       y = x . Phi(x), Phi(x) = (1 + erf(x / sqrt(2))) / 2: the exact form, not the tanh one
+ *   DXDW_GELU_BWD  x, g, gx   gx = g . (Phi(x) + x . phi(x)), phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+ *
+ *   Before the last rounding Phi(x) is off by at most 4 units in the last place of a float32, or by 2^-148, and
+ *   x . phi(x) likewise. At -infinity DXDW_GELU_FWD, and at both infinities DXDW_GELU_BWD, give NaN, as 0 . Inf does.
+ *
+ * Sums and losses. D = features, C = classes; "..." are any leading dimensions:
+ *
+ *   DXDW_SUM_ROWS  g [..., N] float, gb [N] float32
+ *     gb[n] += sum over i of g[i,n]. Added by default. The order is that of gw of weighted_sum_bwd with g = 1.
+ *   DXDW_DW_BIAS  x [T,K], dy [T,N], dw [K,N], db [N] float32
+ *     dw as by dw_launch with these options, to the bit, and db as by DXDW_SUM_ROWS of dy, to the bit (with
+ *     deterministic = 0, split > 1 and an added float32 dw, its additions are atomic as there). Both added by default,
+ *     both follow accumulate. On the CPU with split = 1 and a float32 dw, dy is summed while the product has it in the
+ *     caches; on a GPU, and on the CPU otherwise, two kernels run one after the other.
+ *   DXDW_SOFTMAX_CROSS_ENTROPY_FWD  logits [..., C] float, labels [...] int32, loss [...] float32
+ *     loss[i] = log(sum over c of exp(l[i,c] - max)) + (max - l[i,label]), max = largest of l[i,:].
+ *   DXDW_SOFTMAX_CROSS_ENTROPY_BWD  logits [..., C] float, labels [...] int32, g [...], gx [..., C]
+ *     gx[i,c] = g[i] . (exp(l[i,c] - max) / sum - (c == label)). g: float32 or the type of logits.
+ *     A label outside 0 to C - 1 is DXDW_INVALID_ARGUMENT on the CPU, found before anything is written; on a GPU, where
+ *     labels are not looked at beforehand, it gives a loss of NaN and a row of NaN in gx. A row with a NaN, with
+ *     +infinity, or of nothing but -infinity gives NaN.
+ *   DXDW_SQUARED_ERROR_FWD  x [..., D] float, target as x, loss [...] float32
+ *     loss[i] = sum over d of (x[i,d] - target[i,d])^2.
+ *   DXDW_SQUARED_ERROR_BWD  x [..., D] float, target as x, g [...], gx [..., D]
+ *     gx[i,d] = 2 . g[i] . (x[i,d] - target[i,d]). g: float32 or the type of x.
+ *   DXDW_SQUARED_NORM  x float of any shape, norm float32 scalar
+ *     norm += sum of x^2. Added by default. The order depends on the number of elements alone: neither threads nor
+ *     strides show in the bits.
+ *   DXDW_CLIP_FACTOR  norm, scale, both float32 scalars; scalars: maxNorm >= 0. In place.
+ *     scale = min(1, maxNorm / sqrt(norm)); 1 for norm = 0; NaN for a norm that is NaN or negative. Always assigned.
+ *
+ * Optimizer steps, elementwise over one shape of any rank: p, g, velocity, m and v float32, copy float16 or bfloat16,
+ * scale a float32 scalar in the operands' memory that g is multiplied by (absent: 1). One pass. What is marked with *
+ * is read and written; copy is p rounded to its type. accumulate must be the default. Numbers are used in float32.
+ *
+ *   DXDW_SGD  p*, g, [velocity*], [copy], [scale]; scalars: lr >= 0, momentum >= 0, weight decay >= 0, nesterov 0 or 1
+ *     d = scale . g + decay . p;  velocity = momentum . velocity + d;  p -= lr . (nesterov: d + momentum . velocity;
+ *     else velocity). velocity begins as zeros. Without it momentum and nesterov must be 0, and p -= lr . d.
+ *     That is torch.optim.SGD with dampening 0 (docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html).
+ *   DXDW_ADAMW  p*, g, m*, v*, [copy], [scale]; scalars: lr >= 0, 0 <= beta1 < 1, 0 <= beta2 < 1, eps >= 0,
+ *     weight decay >= 0, step = 1, 2, 3, ...
+ *     d = scale . g;  p -= lr . decay . p;  m = beta1 . m + (1 - beta1) . d;  v = beta2 . v + (1 - beta2) . d^2;
+ *     p -= lr . (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). m and v begin as zeros.
+ *     That is torch.optim.AdamW (docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html).
+ */
 
 /* ---- Workspace: bytes that a call with these arguments needs, after the same checks; options as for the call -------
  */
@@ -277,8 +359,8 @@ int32_t dxdw_weighted_sum_bwd_workspace(const dxdw_tensor *x, const dxdw_tensor 
  */
 
 /*
- * destination[...] = source[...]: same shape, any strides, any of the three types, either device; float32 to 16 bits
- * rounds to nearest even, NaN stays NaN. destination must not overlap itself or source. Of options, only stream counts.
+ * destination[...] = source[...]: same shape, any strides, any of the three float types, either device; float32 to 16
+ * bits rounds to nearest even, NaN stays NaN. int32 goes to int32 only. destination must not overlap itself or source. Of options, only stream counts.
  */
 int32_t dxdw_copy(const dxdw_tensor *source, const dxdw_tensor *destination, const dxdw_options *options);
 

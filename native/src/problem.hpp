@@ -6,6 +6,7 @@
 
 #include "dtype.hpp"
 #include "dxdw.h"
+#include "numbers.hpp"
 
 namespace dxdw {
 
@@ -44,16 +45,17 @@ struct Reduction {
   bool add;
 };
 
-// The leading dimensions of a weighted sum, with those merged that can be walked with one stride in every operand.
+// The dimensions that operands have in common, with those merged that can be walked with one stride in every operand: all
+// dimensions of elementwise work, the leading ones of what works on rows of features.
 struct Rows {
   int32_t ndim;  // at least 1
   int64_t count;
   int64_t shape[DXDW_MAX_NDIM];
 };
 
-// An operand of a weighted sum as rows of features.
+// An operand as rows of features, or as elements.
 struct RowsView {
-  char *data;  // NULL = not wanted
+  char *data;  // NULL = not wanted, or absent
   DType type;
   int64_t row_strides[DXDW_MAX_NDIM];
   int64_t feature_stride;  // 0 where there is no feature dimension
@@ -71,8 +73,55 @@ struct WeightedSum {
 struct WeightedSumBackward {
   Rows rows;
   int64_t features;
-  RowsView x, w, g, gx, gw;
+  RowsView x, w, g, gx, gw;  // g.data NULL: all ones
   bool add_gx, add_gw;
+};
+
+// dW and, where `sums` is not empty, db.
+struct ProductBias {
+  Product product;
+  WeightedSumBackward sums;  // of dY, into gw
+  bool product_idle, sums_idle;
+};
+
+// Element by element: out = f(in[0], in[1]), or out += that.
+struct Elementwise {
+  Rows grid;
+  RowsView in[2];  // in[1] is absent for functions of one operand
+  RowsView out;
+  bool add;
+};
+
+// Losses of rows against targets, and their gradients: y is loss or g, gx is absent in the forward.
+struct RowLoss {
+  Rows rows;
+  int64_t features;
+  RowsView x, target, y, gx;  // labels have no features
+  bool add;
+};
+
+// norm = sum of x^2, or += that; elements of x in row-major order.
+struct SquaredNorm {
+  Rows grid;
+  RowsView x;
+  char *norm;
+  bool add;
+};
+
+// scale = min(1, most / sqrt(norm)).
+struct ClipFactor {
+  const char *norm;
+  char *scale;
+  float most;
+};
+
+// A step of an optimizer. state: velocity, or m and v. All but copy are float32.
+struct OptimizerStep {
+  Rows grid;
+  RowsView p, g, state[2], copy;
+  const char *scale;  // NULL: 1
+  SgdNumbers sgd;
+  AdamWNumbers adamw;
 };
 
 // destination = source, element by element; dimensions are merged where possible, ndim at least 1.
@@ -94,7 +143,7 @@ struct Context {
   uint64_t workspace_bytes;
 };
 
-// One call of any of the six functions.
+// One call of any function.
 struct Call {
   int32_t function;  // dxdw_function: tells which of the following counts
   bool empty;        // nothing to write at all
@@ -103,7 +152,13 @@ struct Call {
     Product product;
     Reduction reduction;
     WeightedSum forward;
-    WeightedSumBackward backward;
+    WeightedSumBackward backward;  // of DXDW_SUM_ROWS too
+    ProductBias product_bias;
+    Elementwise elementwise;
+    RowLoss row_loss;
+    SquaredNorm squared_norm;
+    ClipFactor clip_factor;
+    OptimizerStep step;
   };
 };
 

@@ -101,16 +101,20 @@ class Random {
 
 // ---- Types ----
 
-enum class Type { f32, f16, bf16 };
+enum class Type { f32, f16, bf16, i32 };
 
+// Those that functions compute with.
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
 
-inline int64_t size_of(Type type) { return type == Type::f32 ? 4 : 2; }
+inline int64_t size_of(Type type) { return type == Type::f32 || type == Type::i32 ? 4 : 2; }
 inline const char *name_of(Type type) {
-  return type == Type::f32 ? "float32" : type == Type::f16 ? "float16" : "bfloat16";
+  constexpr const char *kNames[] = {"float32", "float16", "bfloat16", "int32"};
+  return kNames[static_cast<int>(type)];
 }
-inline uint8_t code_of(Type type) { return type == Type::bf16 ? DXDW_BFLOAT : DXDW_FLOAT; }
-inline uint8_t bits_of(Type type) { return type == Type::f32 ? 32 : 16; }
+inline uint8_t code_of(Type type) {
+  return type == Type::i32 ? DXDW_INT : type == Type::bf16 ? DXDW_BFLOAT : DXDW_FLOAT;
+}
+inline uint8_t bits_of(Type type) { return static_cast<uint8_t>(8 * size_of(type)); }
 // Largest relative error of rounding to the type.
 inline double roundoff_of(Type type) { return type == Type::f32 ? 0x1p-24 : type == Type::f16 ? 0x1p-11 : 0x1p-8; }
 
@@ -163,6 +167,11 @@ inline float load(Type type, const char *address) {
     memcpy(&value, address, 4);
     return value;
   }
+  if (type == Type::i32) {
+    int32_t whole;
+    memcpy(&whole, address, 4);
+    return static_cast<float>(whole);
+  }
   memcpy(&bits, address, 2);
   return type == Type::f16 ? float_of_float16(bits) : float_of_bits(static_cast<uint32_t>(bits) << 16);
 }
@@ -170,6 +179,11 @@ inline float load(Type type, const char *address) {
 inline void store(Type type, char *address, float value) {
   if (type == Type::f32) {
     memcpy(address, &value, 4);
+    return;
+  }
+  if (type == Type::i32) {
+    const int32_t whole = static_cast<int32_t>(value);
+    memcpy(address, &whole, 4);
     return;
   }
   const uint16_t bits = type == Type::f16 ? float16_of(value) : bfloat16_of(value);

@@ -20,7 +20,7 @@ AT(dxdw_tensor, shape, 24);
 AT(dxdw_tensor, strides, 32);
 AT(dxdw_tensor, byte_offset, 40);
 
-_Static_assert(sizeof(dxdw_options) == 40, "dxdw_options is part of the ABI");
+_Static_assert(sizeof(dxdw_options) == 104, "dxdw_options is part of the ABI");
 AT(dxdw_options, size, 0);
 AT(dxdw_options, accumulate, 4);
 AT(dxdw_options, precision, 8);

@@ -146,7 +146,7 @@ void each_operand_alone(int32_t function) {
     spoil("device type 0", {"0"}, [](Call *, dxdw_tensor *t) { t->device_type = 0; });
     spoil("CPU 1", {"1"}, [](Call *, dxdw_tensor *t) { t->device_id = 1; });
     spoil("device index -1", {"-1"}, [](Call *, dxdw_tensor *t) { t->device_id = -1; });
-    spoil("int type", {"0", "32"}, [](Call *, dxdw_tensor *t) { t->dtype_code = 0; });
+    spoil("int type", {"int32", "float32"}, [](Call *, dxdw_tensor *t) { t->dtype_code = 0; });
     spoil("float64", {"64"}, [](Call *, dxdw_tensor *t) { t->dtype_bits = 64; });
     spoil("bfloat of 32 bits", {"4", "32"}, [](Call *, dxdw_tensor *t) { t->dtype_code = DXDW_BFLOAT; });
     spoil("two lanes", {"2"}, [](Call *, dxdw_tensor *t) { t->dtype_lanes = 2; });
@@ -244,8 +244,8 @@ void options(int32_t function) {
     change(&call.options);
     refused(what, &call, "options", parts);
   };
-  spoil("options of size 0", {"0", "40"}, [](dxdw_options *o) { o->size = 0; });
-  spoil("options of size 48", {"48", "40"}, [](dxdw_options *o) { o->size = 48; });
+  spoil("options of size 0", {"0", "104"}, [](dxdw_options *o) { o->size = 0; });
+  spoil("options of version 1", {"40", "104"}, [](dxdw_options *o) { o->size = 40; });
   spoil("accumulate 3", {"3"}, [](dxdw_options *o) { o->accumulate = 3; });
   spoil("accumulate -1", {"-1"}, [](dxdw_options *o) { o->accumulate = -1; });
   spoil("precision 4", {"4"}, [](dxdw_options *o) { o->precision = 4; });
@@ -599,7 +599,7 @@ void rest() {
   dxdw_plan plan = {};
   plan.size = sizeof plan;
   uint64_t bytes;
-  for (int32_t function : {-1, 7, INT32_MAX, INT32_MIN}) {
+  for (int32_t function : {-1, DXDW_ADAMW + 1, INT32_MAX, INT32_MIN}) {
     refuses(dxdw_call(function, call.tensors, 1, 1, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
             "function");
     refuses(dxdw_explain(function, call.tensors, 1, 1, nullptr, &plan), "function");

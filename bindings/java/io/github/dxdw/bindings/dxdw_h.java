@@ -68,10 +68,10 @@ public class dxdw_h {
     public static final AddressLayout C_POINTER = ValueLayout.ADDRESS
             .withTargetLayout(MemoryLayout.sequenceLayout(java.lang.Long.MAX_VALUE, JAVA_BYTE));
     public static final ValueLayout.OfLong C_LONG = ValueLayout.JAVA_LONG;
-    private static final int DXDW_ABI_VERSION = (int)1L;
+    private static final int DXDW_ABI_VERSION = (int)2L;
     /**
      * {@snippet lang=c :
-     * #define DXDW_ABI_VERSION 1
+     * #define DXDW_ABI_VERSION 2
      * }
      */
     public static int DXDW_ABI_VERSION() {
@@ -175,6 +175,15 @@ public class dxdw_h {
      */
     public static int DXDW_CUDA() {
         return DXDW_CUDA;
+    }
+    private static final int DXDW_INT = (int)0L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_dtype_code.DXDW_INT = 0
+     * }
+     */
+    public static int DXDW_INT() {
+        return DXDW_INT;
     }
     private static final int DXDW_FLOAT = (int)2L;
     /**
@@ -328,6 +337,141 @@ public class dxdw_h {
      */
     public static int DXDW_COPY() {
         return DXDW_COPY;
+    }
+    private static final int DXDW_ADD_FWD = (int)7L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_ADD_FWD = 7
+     * }
+     */
+    public static int DXDW_ADD_FWD() {
+        return DXDW_ADD_FWD;
+    }
+    private static final int DXDW_RELU_FWD = (int)8L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_RELU_FWD = 8
+     * }
+     */
+    public static int DXDW_RELU_FWD() {
+        return DXDW_RELU_FWD;
+    }
+    private static final int DXDW_RELU_BWD = (int)9L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_RELU_BWD = 9
+     * }
+     */
+    public static int DXDW_RELU_BWD() {
+        return DXDW_RELU_BWD;
+    }
+    private static final int DXDW_GELU_FWD = (int)10L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_GELU_FWD = 10
+     * }
+     */
+    public static int DXDW_GELU_FWD() {
+        return DXDW_GELU_FWD;
+    }
+    private static final int DXDW_GELU_BWD = (int)11L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_GELU_BWD = 11
+     * }
+     */
+    public static int DXDW_GELU_BWD() {
+        return DXDW_GELU_BWD;
+    }
+    private static final int DXDW_SUM_ROWS = (int)12L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SUM_ROWS = 12
+     * }
+     */
+    public static int DXDW_SUM_ROWS() {
+        return DXDW_SUM_ROWS;
+    }
+    private static final int DXDW_DW_BIAS = (int)13L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_DW_BIAS = 13
+     * }
+     */
+    public static int DXDW_DW_BIAS() {
+        return DXDW_DW_BIAS;
+    }
+    private static final int DXDW_SOFTMAX_CROSS_ENTROPY_FWD = (int)14L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SOFTMAX_CROSS_ENTROPY_FWD = 14
+     * }
+     */
+    public static int DXDW_SOFTMAX_CROSS_ENTROPY_FWD() {
+        return DXDW_SOFTMAX_CROSS_ENTROPY_FWD;
+    }
+    private static final int DXDW_SOFTMAX_CROSS_ENTROPY_BWD = (int)15L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SOFTMAX_CROSS_ENTROPY_BWD = 15
+     * }
+     */
+    public static int DXDW_SOFTMAX_CROSS_ENTROPY_BWD() {
+        return DXDW_SOFTMAX_CROSS_ENTROPY_BWD;
+    }
+    private static final int DXDW_SQUARED_ERROR_FWD = (int)16L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SQUARED_ERROR_FWD = 16
+     * }
+     */
+    public static int DXDW_SQUARED_ERROR_FWD() {
+        return DXDW_SQUARED_ERROR_FWD;
+    }
+    private static final int DXDW_SQUARED_ERROR_BWD = (int)17L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SQUARED_ERROR_BWD = 17
+     * }
+     */
+    public static int DXDW_SQUARED_ERROR_BWD() {
+        return DXDW_SQUARED_ERROR_BWD;
+    }
+    private static final int DXDW_SQUARED_NORM = (int)18L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SQUARED_NORM = 18
+     * }
+     */
+    public static int DXDW_SQUARED_NORM() {
+        return DXDW_SQUARED_NORM;
+    }
+    private static final int DXDW_CLIP_FACTOR = (int)19L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_CLIP_FACTOR = 19
+     * }
+     */
+    public static int DXDW_CLIP_FACTOR() {
+        return DXDW_CLIP_FACTOR;
+    }
+    private static final int DXDW_SGD = (int)20L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_SGD = 20
+     * }
+     */
+    public static int DXDW_SGD() {
+        return DXDW_SGD;
+    }
+    private static final int DXDW_ADAMW = (int)21L;
+    /**
+     * {@snippet lang=c :
+     * enum dxdw_function.DXDW_ADAMW = 21
+     * }
+     */
+    public static int DXDW_ADAMW() {
+        return DXDW_ADAMW;
     }
     private static final int DXDW_COUNTER_LAUNCHES = (int)0L;
     /**

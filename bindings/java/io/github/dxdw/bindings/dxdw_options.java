@@ -22,6 +22,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     dxdw_stream *stream;
  *     void *workspace;
  *     uint64_t workspace_bytes;
+ *     double scalars[8];
  * }
  * }
  */
@@ -38,7 +39,8 @@ public class dxdw_options {
         dxdw_h.C_INT.withName("flags"),
         dxdw_h.C_POINTER.withName("stream"),
         dxdw_h.C_POINTER.withName("workspace"),
-        dxdw_h.C_LONG.withName("workspace_bytes")
+        dxdw_h.C_LONG.withName("workspace_bytes"),
+        MemoryLayout.sequenceLayout(8, dxdw_h.C_DOUBLE).withName("scalars")
     ).withName("dxdw_options");
 
     /**
@@ -354,6 +356,83 @@ public class dxdw_options {
      */
     public static void workspace_bytes(MemorySegment struct, long fieldValue) {
         struct.set(workspace_bytes$LAYOUT, workspace_bytes$OFFSET, fieldValue);
+    }
+
+    private static final SequenceLayout scalars$LAYOUT = (SequenceLayout)$LAYOUT.select(groupElement("scalars"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static final SequenceLayout scalars$layout() {
+        return scalars$LAYOUT;
+    }
+
+    private static final long scalars$OFFSET = $LAYOUT.byteOffset(groupElement("scalars"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static final long scalars$offset() {
+        return scalars$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static MemorySegment scalars(MemorySegment struct) {
+        return struct.asSlice(scalars$OFFSET, scalars$LAYOUT.byteSize());
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static void scalars(MemorySegment struct, MemorySegment fieldValue) {
+        MemorySegment.copy(fieldValue, 0L, struct, scalars$OFFSET, scalars$LAYOUT.byteSize());
+    }
+
+    private static long[] scalars$DIMS = { 8 };
+
+    /**
+     * Dimensions for array field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static long[] scalars$dimensions() {
+        return scalars$DIMS;
+    }
+    private static final VarHandle scalars$ELEM_HANDLE = scalars$LAYOUT.varHandle(sequenceElement());
+
+    /**
+     * Indexed getter for field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static double scalars(MemorySegment struct, long index0) {
+        return (double)scalars$ELEM_HANDLE.get(struct, 0L, index0);
+    }
+
+    /**
+     * Indexed setter for field:
+     * {@snippet lang=c :
+     * double scalars[8]
+     * }
+     */
+    public static void scalars(MemorySegment struct, long index0, double fieldValue) {
+        scalars$ELEM_HANDLE.set(struct, 0L, index0, fieldValue);
     }
 
     /**

@@ -29,12 +29,19 @@ import java.util.Optional;
  * <td>x, gx [..., D], w, gw [D], g [...]</td></tr>
  * </table>
  *
+ * <p>And what stands around a product when a network is trained: {@link #add add}, {@link #relu
+ * relu}, {@link #gelu gelu} and their backwards, {@link #sumRows sumRows}, {@link #dw(Tensor,
+ * Tensor, Tensor, Tensor) dw with a bias}, {@link #softmaxCrossEntropy softmaxCrossEntropy} and
+ * {@link #squaredError squaredError} with their backwards, {@link #squaredNorm squaredNorm}, {@link
+ * #clipFactor clipFactor}, {@link #sgd sgd} and {@link #adamw adamw}.
+ *
  * <p>Inputs of a call have one type; the output has that type or float32. Inputs take any strides,
  * 0 and negative ones included; outputs take any under which no two elements share memory. An
  * output must not share an element with another operand or the workspace. All operands lie on one
- * device. Weight gradients are added to what the output holds, everything else is assigned; {@link
- * Options#withAccumulate} changes that. Empty sizes are legal: a contraction of length 0 assigns
- * zeros or adds nothing.
+ * device. Gradients of weights and biases, and norms, are added to what the output holds,
+ * everything else is assigned; {@link Options#withAccumulate} changes that, except for optimizer
+ * steps and clip factors. Empty sizes are legal: a contraction of length 0 assigns zeros or adds
+ * nothing.
  *
  * <p>All checks come before the first write: after an {@link IllegalArgumentException}, {@link
  * IllegalStateException} or {@link WrongThreadException} the outputs are as they were. Any number
@@ -525,6 +532,702 @@ public final class Dxdw {
         .explain(Frame.WEIGHTED_SUM_BACKWARD, 1, 1);
   }
 
+  // ---- add ----
+
+  /**
+   * y = a + b, element by element. A bias [N] is added to rows [T, N] as {@code bias.expand(T, N)}.
+   *
+   * @param a first summand
+   * @param b second summand, of a's shape and type
+   * @param y sum, of a's shape, written; may be a or b
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void add(Tensor a, Tensor b, Tensor y) {
+    add(a, b, y, Options.defaults());
+  }
+
+  /**
+   * y = a + b, element by element. A bias [N] is added to rows [T, N] as {@code bias.expand(T, N)}.
+   *
+   * @param a first summand
+   * @param b second summand, of a's shape and type
+   * @param y sum, of a's shape, written; may be a or b
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void add(Tensor a, Tensor b, Tensor y, Options options) {
+    frameAdd(a, b, y, options).run(Frame.ADD, 1, 1);
+  }
+
+  // ---- relu ----
+
+  /**
+   * y = max(x, 0), element by element; NaN stays NaN.
+   *
+   * @param x inputs
+   * @param y outputs, of x's shape, written; may be x
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void relu(Tensor x, Tensor y) {
+    relu(x, y, Options.defaults());
+  }
+
+  /**
+   * y = max(x, 0), element by element; NaN stays NaN.
+   *
+   * @param x inputs
+   * @param y outputs, of x's shape, written; may be x
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void relu(Tensor x, Tensor y, Options options) {
+    frameRelu(x, y, options).run(Frame.RELU, 1, 1);
+  }
+
+  // ---- reluBackward ----
+
+  /**
+   * gx = g where x &gt; 0, else 0, element by element.
+   *
+   * @param x inputs of {@link #relu}; its outputs serve as well
+   * @param g gradient of y, of x's shape and type
+   * @param gx gradient of x, written; may be x or g
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void reluBackward(Tensor x, Tensor g, Tensor gx) {
+    reluBackward(x, g, gx, Options.defaults());
+  }
+
+  /**
+   * gx = g where x &gt; 0, else 0, element by element.
+   *
+   * @param x inputs of {@link #relu}; its outputs serve as well
+   * @param g gradient of y, of x's shape and type
+   * @param gx gradient of x, written; may be x or g
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void reluBackward(Tensor x, Tensor g, Tensor gx, Options options) {
+    frameReluBackward(x, g, gx, options).run(Frame.RELU_BACKWARD, 1, 1);
+  }
+
+  // ---- gelu ----
+
+  /**
+   * y = x &middot; &Phi;(x) with &Phi;(x) = (1 + erf(x / &radic;2)) / 2, element by element: the
+   * exact form.
+   *
+   * @param x inputs
+   * @param y outputs, of x's shape, written; may be x
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void gelu(Tensor x, Tensor y) {
+    gelu(x, y, Options.defaults());
+  }
+
+  /**
+   * y = x &middot; &Phi;(x) with &Phi;(x) = (1 + erf(x / &radic;2)) / 2, element by element: the
+   * exact form.
+   *
+   * @param x inputs
+   * @param y outputs, of x's shape, written; may be x
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void gelu(Tensor x, Tensor y, Options options) {
+    frameGelu(x, y, options).run(Frame.GELU, 1, 1);
+  }
+
+  // ---- geluBackward ----
+
+  /**
+   * gx = g &middot; (&Phi;(x) + x &middot; &phi;(x)) with &phi;(x) = exp(-x<sup>2</sup> / 2) /
+   * &radic;(2&pi;), element by element.
+   *
+   * @param x inputs of {@link #gelu}
+   * @param g gradient of y, of x's shape and type
+   * @param gx gradient of x, written; may be x or g
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void geluBackward(Tensor x, Tensor g, Tensor gx) {
+    geluBackward(x, g, gx, Options.defaults());
+  }
+
+  /**
+   * gx = g &middot; (&Phi;(x) + x &middot; &phi;(x)) with &phi;(x) = exp(-x<sup>2</sup> / 2) /
+   * &radic;(2&pi;), element by element.
+   *
+   * @param x inputs of {@link #gelu}
+   * @param g gradient of y, of x's shape and type
+   * @param gx gradient of x, written; may be x or g
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void geluBackward(Tensor x, Tensor g, Tensor gx, Options options) {
+    frameGeluBackward(x, g, gx, options).run(Frame.GELU_BACKWARD, 1, 1);
+  }
+
+  // ---- sumRows ----
+
+  /**
+   * gb[n] += sum over i of g[i, n]: the gradient of a bias. Rows are added in an order that depends
+   * on their number alone.
+   *
+   * @param g gradients [..., N]
+   * @param gb sum of all rows [N], float32, added to
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void sumRows(Tensor g, Tensor gb) {
+    sumRows(g, gb, Options.defaults());
+  }
+
+  /**
+   * gb[n] += sum over i of g[i, n]: the gradient of a bias. Rows are added in an order that depends
+   * on their number alone.
+   *
+   * @param g gradients [..., N]
+   * @param gb sum of all rows [N], float32, added to
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void sumRows(Tensor g, Tensor gb, Options options) {
+    frameSumRows(g, gb, options).run(Frame.SUM_ROWS, 1, 1);
+  }
+
+  /**
+   * Says what {@link #sumRows} with the same arguments would run, after the same checks, without
+   * running it. Contents of memory play no part.
+   *
+   * @param g gradients [..., N]
+   * @param gb sum of all rows [N], float32, added to
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainSumRows(Tensor g, Tensor gb, Options options) {
+    return frameSumRows(g, gb, options).explain(Frame.SUM_ROWS, 1, 1);
+  }
+
+  // ---- dw ----
+
+  /**
+   * dW += X<sup>T</sup> &middot; dY as {@link #dw(Tensor, Tensor, Tensor, int, Reduction,
+   * Options)}, and db += sum of the rows of dY as {@link #sumRows}, to the bit, in one call. Where
+   * dW is float32 and T is not split, the CPU sums dY while the product has it in the caches.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @param db gradient of a bias [N], float32, added to
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dw(Tensor x, Tensor dy, Tensor dw, Tensor db) {
+    dw(x, dy, dw, db, 0, Reduction.DETERMINISTIC, Options.defaults());
+  }
+
+  /**
+   * dW += X<sup>T</sup> &middot; dY as {@link #dw(Tensor, Tensor, Tensor, int, Reduction,
+   * Options)}, and db += sum of the rows of dY as {@link #sumRows}, to the bit, in one call. Where
+   * dW is float32 and T is not split, the CPU sums dY while the product has it in the caches.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @param db gradient of a bias [N], float32, added to
+   * @param split slices of T: 0 to max(T, 1); 0 lets the library choose
+   * @param reduction how slices are added up
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void dw(
+      Tensor x, Tensor dy, Tensor dw, Tensor db, int split, Reduction reduction, Options options) {
+    Arguments.present(reduction, "reduction");
+    frameDwBias(x, dy, dw, db, options).run(Frame.DW_BIAS, split, deterministic(reduction));
+  }
+
+  /**
+   * Says what {@link #dw(Tensor, Tensor, Tensor, Tensor, int, Reduction, Options)} with the same
+   * arguments would run, after the same checks, without running it. Contents of memory play no
+   * part.
+   *
+   * @param x inputs X [T, K]
+   * @param dy gradient dY [T, N]
+   * @param dw gradient dW [K, N], added to
+   * @param db gradient of a bias [N], float32, added to
+   * @param split slices of T: 0 to max(T, 1); 0 lets the library choose
+   * @param reduction how slices are added up
+   * @param options how to do it
+   * @return what would run
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if planning fails behind these checks
+   */
+  public static Plan explainDw(
+      Tensor x, Tensor dy, Tensor dw, Tensor db, int split, Reduction reduction, Options options) {
+    Arguments.present(reduction, "reduction");
+    return frameDwBias(x, dy, dw, db, options)
+        .explain(Frame.DW_BIAS, split, deterministic(reduction));
+  }
+
+  // ---- softmaxCrossEntropy ----
+
+  /**
+   * loss[i] = log(sum over c of exp(l[i, c] - max)) + max - l[i, label[i]], max = the largest of
+   * l[i, :].
+   *
+   * <p>A label outside of 0 to C - 1 is an IllegalArgumentException on the CPU, thrown before
+   * anything is written. On a GPU, where labels are not looked at beforehand, its loss is NaN.
+   *
+   * @param logits logits l [..., C]
+   * @param labels index of the right class [...], int32, from 0 to C - 1
+   * @param loss losses [...], float32, written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void softmaxCrossEntropy(Tensor logits, Tensor labels, Tensor loss) {
+    softmaxCrossEntropy(logits, labels, loss, Options.defaults());
+  }
+
+  /**
+   * loss[i] = log(sum over c of exp(l[i, c] - max)) + max - l[i, label[i]], max = the largest of
+   * l[i, :].
+   *
+   * <p>A label outside of 0 to C - 1 is an IllegalArgumentException on the CPU, thrown before
+   * anything is written. On a GPU, where labels are not looked at beforehand, its loss is NaN.
+   *
+   * @param logits logits l [..., C]
+   * @param labels index of the right class [...], int32, from 0 to C - 1
+   * @param loss losses [...], float32, written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void softmaxCrossEntropy(
+      Tensor logits, Tensor labels, Tensor loss, Options options) {
+    frameSoftmaxCrossEntropy(logits, labels, loss, options).run(Frame.SOFTMAX_CROSS_ENTROPY, 1, 1);
+  }
+
+  // ---- softmaxCrossEntropyBackward ----
+
+  /**
+   * gx[i, c] = g[i] &middot; (softmax(l[i, :])[c] - (c == label[i] ? 1 : 0)).
+   *
+   * <p>A label outside of 0 to C - 1 is an IllegalArgumentException on the CPU, thrown before
+   * anything is written. On a GPU its row of gx is NaN.
+   *
+   * @param logits logits l [..., C]
+   * @param labels index of the right class [...], int32, from 0 to C - 1
+   * @param g gradient of the losses [...], float32 or of the type of logits
+   * @param gx gradient of the logits [..., C], written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void softmaxCrossEntropyBackward(
+      Tensor logits, Tensor labels, Tensor g, Tensor gx) {
+    softmaxCrossEntropyBackward(logits, labels, g, gx, Options.defaults());
+  }
+
+  /**
+   * gx[i, c] = g[i] &middot; (softmax(l[i, :])[c] - (c == label[i] ? 1 : 0)).
+   *
+   * <p>A label outside of 0 to C - 1 is an IllegalArgumentException on the CPU, thrown before
+   * anything is written. On a GPU its row of gx is NaN.
+   *
+   * @param logits logits l [..., C]
+   * @param labels index of the right class [...], int32, from 0 to C - 1
+   * @param g gradient of the losses [...], float32 or of the type of logits
+   * @param gx gradient of the logits [..., C], written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void softmaxCrossEntropyBackward(
+      Tensor logits, Tensor labels, Tensor g, Tensor gx, Options options) {
+    frameSoftmaxCrossEntropyBackward(logits, labels, g, gx, options)
+        .run(Frame.SOFTMAX_CROSS_ENTROPY_BACKWARD, 1, 1);
+  }
+
+  // ---- squaredError ----
+
+  /**
+   * loss[i] = sum over d of (x[i, d] - target[i, d])<sup>2</sup>.
+   *
+   * @param x values [..., D]
+   * @param target what they should be, of x's shape and type
+   * @param loss losses [...], float32, written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void squaredError(Tensor x, Tensor target, Tensor loss) {
+    squaredError(x, target, loss, Options.defaults());
+  }
+
+  /**
+   * loss[i] = sum over d of (x[i, d] - target[i, d])<sup>2</sup>.
+   *
+   * @param x values [..., D]
+   * @param target what they should be, of x's shape and type
+   * @param loss losses [...], float32, written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void squaredError(Tensor x, Tensor target, Tensor loss, Options options) {
+    frameSquaredError(x, target, loss, options).run(Frame.SQUARED_ERROR, 1, 1);
+  }
+
+  // ---- squaredErrorBackward ----
+
+  /**
+   * gx[i, d] = 2 &middot; g[i] &middot; (x[i, d] - target[i, d]).
+   *
+   * @param x values [..., D]
+   * @param target what they should be, of x's shape and type
+   * @param g gradient of the losses [...], float32 or of x's type
+   * @param gx gradient of x [..., D], written
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void squaredErrorBackward(Tensor x, Tensor target, Tensor g, Tensor gx) {
+    squaredErrorBackward(x, target, g, gx, Options.defaults());
+  }
+
+  /**
+   * gx[i, d] = 2 &middot; g[i] &middot; (x[i, d] - target[i, d]).
+   *
+   * @param x values [..., D]
+   * @param target what they should be, of x's shape and type
+   * @param g gradient of the losses [...], float32 or of x's type
+   * @param gx gradient of x [..., D], written
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void squaredErrorBackward(
+      Tensor x, Tensor target, Tensor g, Tensor gx, Options options) {
+    frameSquaredErrorBackward(x, target, g, gx, options).run(Frame.SQUARED_ERROR_BACKWARD, 1, 1);
+  }
+
+  // ---- squaredNorm ----
+
+  /**
+   * norm += sum of x<sup>2</sup> over all elements, in an order that depends on their number alone.
+   * Several gradients in turn give the square of their common norm.
+   *
+   * @param x values, any shape
+   * @param norm sum of squares, float32 of shape [] or [1], added to
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void squaredNorm(Tensor x, Tensor norm) {
+    squaredNorm(x, norm, Options.defaults());
+  }
+
+  /**
+   * norm += sum of x<sup>2</sup> over all elements, in an order that depends on their number alone.
+   * Several gradients in turn give the square of their common norm.
+   *
+   * @param x values, any shape
+   * @param norm sum of squares, float32 of shape [] or [1], added to
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void squaredNorm(Tensor x, Tensor norm, Options options) {
+    frameSquaredNorm(x, norm, options).run(Frame.SQUARED_NORM, 1, 1);
+  }
+
+  // ---- clipFactor ----
+
+  /**
+   * scale = min(1, maxNorm / &radic;norm): what gradients are multiplied by so that their norm is
+   * at most maxNorm. 1 for a norm of 0, NaN for one that is NaN.
+   *
+   * @param norm square of a norm, as {@link #squaredNorm} gives it, float32 of shape [] or [1]
+   * @param scale factor, float32 of shape [] or [1], written; may be norm
+   * @param maxNorm largest norm that is left alone, 0 or more
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above, or a number is out of range
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void clipFactor(Tensor norm, Tensor scale, double maxNorm) {
+    clipFactor(norm, scale, maxNorm, Options.defaults());
+  }
+
+  /**
+   * scale = min(1, maxNorm / &radic;norm): what gradients are multiplied by so that their norm is
+   * at most maxNorm. 1 for a norm of 0, NaN for one that is NaN.
+   *
+   * @param norm square of a norm, as {@link #squaredNorm} gives it, float32 of shape [] or [1]
+   * @param scale factor, float32 of shape [] or [1], written; may be norm
+   * @param maxNorm largest norm that is left alone, 0 or more
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above, or a number is out of range
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void clipFactor(Tensor norm, Tensor scale, double maxNorm, Options options) {
+    frameClipFactor(norm, scale, options).scalars(maxNorm).run(Frame.CLIP_FACTOR, 1, 1);
+  }
+
+  // ---- sgd ----
+
+  /**
+   * One step of stochastic gradient descent, in one pass: d = scale &middot; g + weightDecay
+   * &middot; p; velocity = momentum &middot; velocity + d; p -= lr &middot; velocity, or with
+   * nesterov p -= lr &middot; (d + momentum &middot; velocity); without a velocity p -= lr &middot;
+   * d. As PyTorch's SGD with dampening 0.
+   *
+   * @param p parameters, float32, updated
+   * @param g their gradient, float32, of p's shape
+   * @param velocity running sum of gradients, float32, of p's shape, updated; begins as zeros; null
+   *     = none
+   * @param copy parameters rounded to this tensor's float16 or bfloat16, written; null = none
+   * @param scale what g is multiplied by, float32 of shape [] or [1]; null = 1
+   * @param lr learning rate, 0 or more
+   * @param momentum momentum, 0 or more; 0 without a velocity
+   * @param weightDecay factor of p that is added to its gradient, 0 or more
+   * @param nesterov whether the step looks ahead; needs a momentum
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above, or a number is out of range
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void sgd(
+      Tensor p,
+      Tensor g,
+      Tensor velocity,
+      Tensor copy,
+      Tensor scale,
+      double lr,
+      double momentum,
+      double weightDecay,
+      boolean nesterov) {
+    sgd(p, g, velocity, copy, scale, lr, momentum, weightDecay, nesterov, Options.defaults());
+  }
+
+  /**
+   * One step of stochastic gradient descent, in one pass: d = scale &middot; g + weightDecay
+   * &middot; p; velocity = momentum &middot; velocity + d; p -= lr &middot; velocity, or with
+   * nesterov p -= lr &middot; (d + momentum &middot; velocity); without a velocity p -= lr &middot;
+   * d. As PyTorch's SGD with dampening 0.
+   *
+   * @param p parameters, float32, updated
+   * @param g their gradient, float32, of p's shape
+   * @param velocity running sum of gradients, float32, of p's shape, updated; begins as zeros; null
+   *     = none
+   * @param copy parameters rounded to this tensor's float16 or bfloat16, written; null = none
+   * @param scale what g is multiplied by, float32 of shape [] or [1]; null = 1
+   * @param lr learning rate, 0 or more
+   * @param momentum momentum, 0 or more; 0 without a velocity
+   * @param weightDecay factor of p that is added to its gradient, 0 or more
+   * @param nesterov whether the step looks ahead; needs a momentum
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above, or a number is out of range
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void sgd(
+      Tensor p,
+      Tensor g,
+      Tensor velocity,
+      Tensor copy,
+      Tensor scale,
+      double lr,
+      double momentum,
+      double weightDecay,
+      boolean nesterov,
+      Options options) {
+    frameSgd(p, g, velocity, copy, scale, options)
+        .scalars(lr, momentum, weightDecay, nesterov ? 1 : 0)
+        .run(Frame.SGD, 1, 1);
+  }
+
+  // ---- adamw ----
+
+  /**
+   * One step of AdamW, in one pass: d = scale &middot; g; p -= lr &middot; weightDecay &middot; p;
+   * m = beta1 &middot; m + (1 - beta1) &middot; d; v = beta2 &middot; v + (1 - beta2) &middot;
+   * d<sup>2</sup>; p -= lr &middot; (m / (1 - beta1<sup>step</sup>)) / (&radic;(v / (1 -
+   * beta2<sup>step</sup>)) + eps). As PyTorch's AdamW.
+   *
+   * @param p parameters, float32, updated
+   * @param g their gradient, float32, of p's shape
+   * @param m running mean of gradients, float32, of p's shape, updated; begins as zeros
+   * @param v running mean of squared gradients, float32, of p's shape, updated; begins as zeros
+   * @param copy parameters rounded to this tensor's float16 or bfloat16, written; null = none
+   * @param scale what g is multiplied by, float32 of shape [] or [1]; null = 1
+   * @param lr learning rate, 0 or more
+   * @param beta1 decay of m, from 0 to below 1
+   * @param beta2 decay of v, from 0 to below 1
+   * @param eps what keeps the divisor from 0, 0 or more
+   * @param weightDecay decay of p, 0 or more
+   * @param step number of this step, 1 for the first
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above, or a number is out of range
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void adamw(
+      Tensor p,
+      Tensor g,
+      Tensor m,
+      Tensor v,
+      Tensor copy,
+      Tensor scale,
+      double lr,
+      double beta1,
+      double beta2,
+      double eps,
+      double weightDecay,
+      long step) {
+    adamw(p, g, m, v, copy, scale, lr, beta1, beta2, eps, weightDecay, step, Options.defaults());
+  }
+
+  /**
+   * One step of AdamW, in one pass: d = scale &middot; g; p -= lr &middot; weightDecay &middot; p;
+   * m = beta1 &middot; m + (1 - beta1) &middot; d; v = beta2 &middot; v + (1 - beta2) &middot;
+   * d<sup>2</sup>; p -= lr &middot; (m / (1 - beta1<sup>step</sup>)) / (&radic;(v / (1 -
+   * beta2<sup>step</sup>)) + eps). As PyTorch's AdamW.
+   *
+   * @param p parameters, float32, updated
+   * @param g their gradient, float32, of p's shape
+   * @param m running mean of gradients, float32, of p's shape, updated; begins as zeros
+   * @param v running mean of squared gradients, float32, of p's shape, updated; begins as zeros
+   * @param copy parameters rounded to this tensor's float16 or bfloat16, written; null = none
+   * @param scale what g is multiplied by, float32 of shape [] or [1]; null = 1
+   * @param lr learning rate, 0 or more
+   * @param beta1 decay of m, from 0 to below 1
+   * @param beta2 decay of v, from 0 to below 1
+   * @param eps what keeps the divisor from 0, 0 or more
+   * @param weightDecay decay of p, 0 or more
+   * @param step number of this step, 1 for the first
+   * @param options how to do it
+   * @throws IllegalArgumentException if an argument is null, or shapes, strides, types, devices or
+   *     shared memory are not as said above, or a number is out of range
+   * @throws IllegalStateException if memory is closed
+   * @throws WrongThreadException if memory belongs to another thread
+   * @throws DxdwException if the call fails behind these checks
+   */
+  public static void adamw(
+      Tensor p,
+      Tensor g,
+      Tensor m,
+      Tensor v,
+      Tensor copy,
+      Tensor scale,
+      double lr,
+      double beta1,
+      double beta2,
+      double eps,
+      double weightDecay,
+      long step,
+      Options options) {
+    frameAdamw(p, g, m, v, copy, scale, options)
+        .scalars(lr, beta1, beta2, eps, weightDecay, step)
+        .run(Frame.ADAMW, 1, 1);
+  }
+
   // ---- Plans for GPUs that need not be there ----
 
   /**
@@ -664,17 +1367,211 @@ public final class Dxdw {
     Arguments.present(g, "g");
     Arguments.present(options, "options");
     Frame frame = Library.frame().input(0, x.view()).input(1, w.view()).input(2, g.view());
-    if (gx == null) {
-      frame.absent(3);
-    } else {
-      frame.output(3, gx.view(), "gx");
-    }
-    if (gw == null) {
+    outputOrNone(frame, 3, gx, "gx");
+    outputOrNone(frame, 4, gw, "gw");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameAdd(Tensor a, Tensor b, Tensor y, Options options) {
+    Arguments.present(a, "a");
+    Arguments.present(b, "b");
+    Arguments.present(y, "y");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, a.view());
+    frame.input(1, b.view());
+    frame.output(2, y.view(), "y");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameRelu(Tensor x, Tensor y, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(y, "y");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.output(1, y.view(), "y");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameReluBackward(Tensor x, Tensor g, Tensor gx, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(g, "g");
+    Arguments.present(gx, "gx");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.input(1, g.view());
+    frame.output(2, gx.view(), "gx");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameGelu(Tensor x, Tensor y, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(y, "y");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.output(1, y.view(), "y");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameGeluBackward(Tensor x, Tensor g, Tensor gx, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(g, "g");
+    Arguments.present(gx, "gx");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.input(1, g.view());
+    frame.output(2, gx.view(), "gx");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSumRows(Tensor g, Tensor gb, Options options) {
+    Arguments.present(g, "g");
+    Arguments.present(gb, "gb");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, g.view());
+    frame.output(1, gb.view(), "gb");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameDwBias(Tensor x, Tensor dy, Tensor dw, Tensor db, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(dy, "dy");
+    Arguments.present(dw, "dw");
+    Arguments.present(db, "db");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.input(1, dy.view());
+    frame.output(2, dw.view(), "dw");
+    frame.output(3, db.view(), "db");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSoftmaxCrossEntropy(
+      Tensor logits, Tensor labels, Tensor loss, Options options) {
+    Arguments.present(logits, "logits");
+    Arguments.present(labels, "labels");
+    Arguments.present(loss, "loss");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, logits.view());
+    frame.input(1, labels.view());
+    frame.output(2, loss.view(), "loss");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSoftmaxCrossEntropyBackward(
+      Tensor logits, Tensor labels, Tensor g, Tensor gx, Options options) {
+    Arguments.present(logits, "logits");
+    Arguments.present(labels, "labels");
+    Arguments.present(g, "g");
+    Arguments.present(gx, "gx");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, logits.view());
+    frame.input(1, labels.view());
+    frame.input(2, g.view());
+    frame.output(3, gx.view(), "gx");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSquaredError(Tensor x, Tensor target, Tensor loss, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(target, "target");
+    Arguments.present(loss, "loss");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.input(1, target.view());
+    frame.output(2, loss.view(), "loss");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSquaredErrorBackward(
+      Tensor x, Tensor target, Tensor g, Tensor gx, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(target, "target");
+    Arguments.present(g, "g");
+    Arguments.present(gx, "gx");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.input(1, target.view());
+    frame.input(2, g.view());
+    frame.output(3, gx.view(), "gx");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSquaredNorm(Tensor x, Tensor norm, Options options) {
+    Arguments.present(x, "x");
+    Arguments.present(norm, "norm");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, x.view());
+    frame.output(1, norm.view(), "norm");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameClipFactor(Tensor norm, Tensor scale, Options options) {
+    Arguments.present(norm, "norm");
+    Arguments.present(scale, "scale");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.input(0, norm.view());
+    frame.output(1, scale.view(), "scale");
+    return withOptions(frame, options);
+  }
+
+  private static Frame frameSgd(
+      Tensor p, Tensor g, Tensor velocity, Tensor copy, Tensor scale, Options options) {
+    Arguments.present(p, "p");
+    Arguments.present(g, "g");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.output(0, p.view(), "p");
+    frame.input(1, g.view());
+    outputOrNone(frame, 2, velocity, "velocity");
+    outputOrNone(frame, 3, copy, "copy");
+    if (scale == null) {
       frame.absent(4);
     } else {
-      frame.output(4, gw.view(), "gw");
+      frame.input(4, scale.view());
     }
     return withOptions(frame, options);
+  }
+
+  private static Frame frameAdamw(
+      Tensor p, Tensor g, Tensor m, Tensor v, Tensor copy, Tensor scale, Options options) {
+    Arguments.present(p, "p");
+    Arguments.present(g, "g");
+    Arguments.present(m, "m");
+    Arguments.present(v, "v");
+    Arguments.present(options, "options");
+    Frame frame = Library.frame();
+    frame.output(0, p.view(), "p");
+    frame.input(1, g.view());
+    frame.output(2, m.view(), "m");
+    frame.output(3, v.view(), "v");
+    outputOrNone(frame, 4, copy, "copy");
+    if (scale == null) {
+      frame.absent(5);
+    } else {
+      frame.input(5, scale.view());
+    }
+    return withOptions(frame, options);
+  }
+
+  private static void outputOrNone(Frame frame, int slot, Tensor output, String name) {
+    if (output == null) {
+      frame.absent(slot);
+    } else {
+      frame.output(slot, output.view(), name);
+    }
   }
 
   private static Frame withOptions(Frame frame, Options options) {

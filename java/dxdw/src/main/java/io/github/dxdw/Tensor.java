@@ -174,19 +174,42 @@ public final class Tensor {
     Arguments.present(values, "values");
     Arguments.present(shape, "shape");
     long[] sizes = shape.length == 0 ? new long[] {values.length} : shape;
-    long bytes = View.compactBytes(DType.FLOAT32, sizes);
-    if (bytes / Float.BYTES != values.length) {
-      throw new IllegalArgumentException(
-          "values: "
-              + values.length
-              + " values for the "
-              + bytes / Float.BYTES
-              + " elements of shape "
-              + Arrays.toString(sizes));
-    }
+    checkCount(values.length, View.compactBytes(DType.FLOAT32, sizes) / Float.BYTES, sizes);
     Tensor tensor = allocate(arena, DType.FLOAT32, sizes);
     MemorySegment.copy(values, 0, tensor.segment(), ValueLayout.JAVA_FLOAT, 0, values.length);
     return tensor;
+  }
+
+  /**
+   * Copies integers into an int32 tensor, as for labels.
+   *
+   * @param arena owner of the memory
+   * @param values values in row-major order
+   * @param shape sizes whose product is the number of values; none for a vector of all values
+   * @return the tensor
+   * @throws IllegalArgumentException if an argument is null or the product of the sizes is not the
+   *     number of values
+   */
+  public static Tensor of(Arena arena, int[] values, long... shape) {
+    Arguments.present(values, "values");
+    Arguments.present(shape, "shape");
+    long[] sizes = shape.length == 0 ? new long[] {values.length} : shape;
+    checkCount(values.length, View.compactBytes(DType.INT32, sizes) / Integer.BYTES, sizes);
+    Tensor tensor = allocate(arena, DType.INT32, sizes);
+    MemorySegment.copy(values, 0, tensor.segment(), ValueLayout.JAVA_INT, 0, values.length);
+    return tensor;
+  }
+
+  private static void checkCount(long given, long needed, long[] shape) {
+    if (given != needed) {
+      throw new IllegalArgumentException(
+          "values: "
+              + given
+              + " values for the "
+              + needed
+              + " elements of shape "
+              + Arrays.toString(shape));
+    }
   }
 
   /**
@@ -656,7 +679,8 @@ public final class Tensor {
    *
    * @param index one index for each dimension
    * @return its value
-   * @throws IllegalArgumentException if the number of indices is not the rank
+   * @throws IllegalArgumentException if the number of indices is not the rank, or the elements are
+   *     integers
    * @throws IndexOutOfBoundsException if an index is outside of its dimension
    * @throws IllegalStateException if the memory is closed
    */
@@ -690,6 +714,50 @@ public final class Tensor {
       return;
     }
     Elements.set(writable(view), position, value);
+    view.storage().written();
+  }
+
+  /**
+   * Reads one element of an int32 tensor. On a GPU that is a copy; the work of streams that writes
+   * the element must be done.
+   *
+   * @param index one index for each dimension
+   * @return its value
+   * @throws IllegalArgumentException if the number of indices is not the rank, or the elements are
+   *     not int32
+   * @throws IndexOutOfBoundsException if an index is outside of its dimension
+   * @throws IllegalStateException if the memory is closed
+   */
+  public int getInt(long... index) {
+    long position = position(index);
+    if (view.isCuda()) {
+      try (Arena arena = Arena.ofConfined()) {
+        return element(position).to(Device.cpu(), arena).getInt();
+      }
+    }
+    return Elements.getInt(view, position);
+  }
+
+  /**
+   * Writes one element of an int32 tensor. On a GPU that is a copy; the work of streams that uses
+   * the element must be done.
+   *
+   * @param value its value
+   * @param index one index for each dimension
+   * @throws IllegalArgumentException if the number of indices is not the rank, the elements are not
+   *     int32, or the memory is read-only
+   * @throws IndexOutOfBoundsException if an index is outside of its dimension
+   * @throws IllegalStateException if the memory is closed
+   */
+  public void setInt(int value, long... index) {
+    long position = position(index);
+    if (view.isCuda()) {
+      try (Arena arena = Arena.ofConfined()) {
+        element(position).copyFrom(of(arena, new int[] {value}).select(0, 0));
+      }
+      return;
+    }
+    Elements.setInt(writable(view), position, value);
     view.storage().written();
   }
 
@@ -846,7 +914,8 @@ public final class Tensor {
       return head + "\n" + Text.values(view);
     }
     try (Arena arena = Arena.ofConfined()) {
-      Tensor shown = allocate(arena, DType.FLOAT32, Text.shownShape(view.shape()));
+      DType type = dtype() == DType.INT32 ? DType.INT32 : DType.FLOAT32;
+      Tensor shown = allocate(arena, type, Text.shownShape(view.shape()));
       copyShown(this, shown, 0);
       return head + "\n" + Text.values(shown.view, view.shape());
     } catch (DxdwException failure) {

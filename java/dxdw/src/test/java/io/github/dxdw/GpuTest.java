@@ -108,13 +108,13 @@ class GpuTest {
   }
 
   @ParameterizedTest
-  @EnumSource
+  @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "INT32")
   @DisplayName(
       "guards against copies that mistake strides, offsets or types, to, from and on a GPU")
   void copies(DType from) {
     try (Arena arena = Arena.ofConfined()) {
       Tensor host = random(arena, 1, from, 7, 5, 9);
-      for (DType to : DType.values()) {
+      for (DType to : List.of(DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)) {
         List<Tensor> sources = new ArrayList<>();
         List<Tensor> expected = new ArrayList<>();
         Tensor device = host.to(GPU, arena);
@@ -450,7 +450,7 @@ class GpuTest {
   // ---- Determinism ----
 
   @ParameterizedTest
-  @EnumSource
+  @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "INT32")
   @DisplayName(
       "guards against sums whose order varies: 100 runs beside two busy streams, one result")
   void oneBitPattern(DType dtype) {

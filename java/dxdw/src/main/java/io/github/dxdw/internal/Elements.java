@@ -7,6 +7,7 @@ import java.lang.foreign.ValueLayout;
 /** Single elements and runs of elements of a view in host memory, read and written by Java. */
 public final class Elements {
   private static final ValueLayout.OfFloat FLOAT = ValueLayout.JAVA_FLOAT_UNALIGNED;
+  private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED;
   private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED;
 
   private Elements() {}
@@ -20,7 +21,29 @@ public final class Elements {
       case FLOAT32 -> view.segment.get(FLOAT, position * 4);
       case FLOAT16 -> Float.float16ToFloat(view.segment.get(SHORT, position * 2));
       case BFLOAT16 -> Float.intBitsToFloat(view.segment.get(SHORT, position * 2) << 16);
+      case INT32 -> throw mismatch(view, "integers", "getInt");
     };
+  }
+
+  /** The integer that lies {@code position} elements behind the start of the segment. */
+  public static int getInt(View view, long position) {
+    if (view.type != DType.INT32) {
+      throw mismatch(view, "floats", "get");
+    }
+    return view.segment.get(INT, position * 4);
+  }
+
+  /** Writes that integer. */
+  public static void setInt(View view, long position, int value) {
+    if (view.type != DType.INT32) {
+      throw mismatch(view, "floats", "set");
+    }
+    view.segment.set(INT, position * 4, value);
+  }
+
+  private static IllegalArgumentException mismatch(View view, String held, String use) {
+    return new IllegalArgumentException(
+        "tensor: " + view.describe() + " holds " + held + ": use " + use);
   }
 
   /** Writes that element, rounded to nearest even. */
@@ -32,6 +55,7 @@ public final class Elements {
       case FLOAT32 -> view.segment.set(FLOAT, position * 4, value);
       case FLOAT16 -> view.segment.set(SHORT, position * 2, Float.floatToFloat16(value));
       case BFLOAT16 -> view.segment.set(SHORT, position * 2, toBfloat16(value));
+      case INT32 -> throw mismatch(view, "integers", "setInt");
     }
   }
 

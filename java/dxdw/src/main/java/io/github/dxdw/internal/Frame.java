@@ -27,13 +27,28 @@ public final class Frame {
   public static final int WEIGHTED_SUM = 4;
   public static final int WEIGHTED_SUM_BACKWARD = 5;
   public static final int COPY = 6;
+  public static final int ADD = 7;
+  public static final int RELU = 8;
+  public static final int RELU_BACKWARD = 9;
+  public static final int GELU = 10;
+  public static final int GELU_BACKWARD = 11;
+  public static final int SUM_ROWS = 12;
+  public static final int DW_BIAS = 13;
+  public static final int SOFTMAX_CROSS_ENTROPY = 14;
+  public static final int SOFTMAX_CROSS_ENTROPY_BACKWARD = 15;
+  public static final int SQUARED_ERROR = 16;
+  public static final int SQUARED_ERROR_BACKWARD = 17;
+  public static final int SQUARED_NORM = 18;
+  public static final int CLIP_FACTOR = 19;
+  public static final int SGD = 20;
+  public static final int ADAMW = 21;
 
-  private static final int OPERANDS = 5;
+  private static final int OPERANDS = 6;
   private static final long TENSOR_BYTES = 48;
   private static final long LIST_BYTES = 8L * View.MAX_RANK;
   private static final long LISTS = OPERANDS * TENSOR_BYTES;
   private static final long OPTIONS = LISTS + OPERANDS * 2 * LIST_BYTES;
-  private static final long OPTIONS_BYTES = 40;
+  private static final long OPTIONS_BYTES = 104;
   private static final long PLAN = OPTIONS + OPTIONS_BYTES;
   private static final long END = PLAN + dxdw_plan.sizeof();
 
@@ -50,6 +65,7 @@ public final class Frame {
   private static final long STREAM = 16;
   private static final long WORKSPACE = 24;
   private static final long WORKSPACE_BYTES = 32;
+  private static final long SCALARS = 40;
 
   /** ndim = -1 with everything else 0: an operand that is not wanted. */
   private static final long ABSENT = 0xffff_ffffL;
@@ -82,8 +98,11 @@ public final class Frame {
             && dxdw_options.stream$offset() == STREAM
             && dxdw_options.workspace$offset() == WORKSPACE
             && dxdw_options.workspace_bytes$offset() == WORKSPACE_BYTES
+            && dxdw_options.scalars$offset() == SCALARS
             && dxdw_h.DXDW_MAX_NDIM() == View.MAX_RANK
-            && dxdw_h.DXDW_COPY() == COPY;
+            && dxdw_h.DXDW_COPY() == COPY
+            && dxdw_h.DXDW_ADD_FWD() == ADD
+            && dxdw_h.DXDW_ADAMW() == ADAMW;
     if (!agrees) {
       throw new AssertionError("the call frame does not agree with the generated layouts");
     }
@@ -180,7 +199,7 @@ public final class Frame {
     return input(slot, view);
   }
 
-  /** Marks an output as not wanted. */
+  /** Marks an operand as not wanted or not there. */
   public Frame absent(int slot) {
     describe(slot, 0, 0, ABSENT, 0);
     return this;
@@ -192,7 +211,8 @@ public final class Frame {
       case 1 -> hold1 = segment;
       case 2 -> hold2 = segment;
       case 3 -> hold3 = segment;
-      default -> hold4 = segment;
+      case 4 -> hold4 = segment;
+      default -> hold5 = segment;
     }
   }
 
@@ -226,7 +246,10 @@ public final class Frame {
         throw new IllegalArgumentException("workspace: " + workspace.describe() + " is read-only");
       }
       put(words + WORKSPACE, workspace.address + workspace.byteOffset);
-      hold5 = workspace.segment;
+      if (hold5 == MemorySegment.NULL) {
+        // Functions with six operands use no workspace.
+        hold5 = workspace.segment;
+      }
     }
     put(words + WORKSPACE_BYTES, bytes);
     options = optionsMemory;
@@ -238,6 +261,22 @@ public final class Frame {
     Rehearsal before = rehearsal;
     rehearsal = next;
     return before;
+  }
+
+  /** Sets the function's own numbers, after the options, if there are any. */
+  public Frame scalars(double... values) {
+    long words = base + OPTIONS;
+    if (options != optionsMemory) {
+      put(words, OPTIONS_BYTES);
+      for (long word = PRECISION; word < SCALARS; word += 8) {
+        put(words + word, 0);
+      }
+      options = optionsMemory;
+    }
+    for (int i = 0; i < values.length; ++i) {
+      put(words + SCALARS + 8L * i, Double.doubleToRawLongBits(values[i]));
+    }
+    return this;
   }
 
   /** Makes the call. */

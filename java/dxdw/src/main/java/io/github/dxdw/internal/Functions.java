@@ -17,7 +17,22 @@ final class Functions {
           new Function("dwReduce", 2),
           new Function("weightedSum", 3),
           new Function("weightedSumBackward", 5),
-          new Function("copy", 2));
+          new Function("copy", 2),
+          new Function("add", 3),
+          new Function("relu", 2),
+          new Function("reluBackward", 3),
+          new Function("gelu", 2),
+          new Function("geluBackward", 3),
+          new Function("sumRows", 2),
+          new Function("dw with a bias", 4),
+          new Function("softmaxCrossEntropy", 3),
+          new Function("softmaxCrossEntropyBackward", 4),
+          new Function("squaredError", 3),
+          new Function("squaredErrorBackward", 4),
+          new Function("squaredNorm", 2),
+          new Function("clipFactor", 2),
+          new Function("sgd", 5),
+          new Function("adamw", 6));
 
   private Functions() {}
 
@@ -43,7 +58,8 @@ final class Functions {
       text.append("none");
       return;
     }
-    text.append(dxdw_tensor.dtype_code(tensor) == 4 ? "bfloat" : "float");
+    byte code = dxdw_tensor.dtype_code(tensor);
+    text.append(code == 4 ? "bfloat" : code == 2 ? "float" : "int");
     text.append(dxdw_tensor.dtype_bits(tensor)).append('[');
     MemorySegment shape = dxdw_tensor.shape(tensor).reinterpret(rank * 8L);
     for (int d = 0; d < rank; ++d) {

@@ -1,5 +1,6 @@
 package io.github.dxdw.internal;
 
+import io.github.dxdw.DType;
 import java.util.Arrays;
 
 /** Values of a view for the eye, as nested rows. */
@@ -31,7 +32,11 @@ public final class Text {
 
   private static void append(View view, long[] shape, int dim, long position, StringBuilder text) {
     if (dim == view.rank()) {
-      text.append(Elements.get(view, position));
+      if (view.type() == DType.INT32) {
+        text.append(Elements.getInt(view, position));
+      } else {
+        text.append(Elements.get(view, position));
+      }
       return;
     }
     long size = shape[dim];

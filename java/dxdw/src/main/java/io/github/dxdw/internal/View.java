@@ -64,10 +64,16 @@ public final class View {
     this.byteOffset = offset * type.byteSize();
     this.placeWord = deviceType | (long) deviceIndex << 32;
     this.typeWord =
-        shape.length
-            | (type == DType.BFLOAT16 ? 4L : 2L) << 32
-            | (long) (8 * type.byteSize()) << 40
-            | 1L << 48;
+        shape.length | typeCode(type) << 32 | (long) (8 * type.byteSize()) << 40 | 1L << 48;
+  }
+
+  /** A dxdw_dtype_code. */
+  private static long typeCode(DType type) {
+    return switch (type) {
+      case FLOAT32, FLOAT16 -> 2;
+      case BFLOAT16 -> 4;
+      case INT32 -> 0;
+    };
   }
 
   /** A view of host memory. The arrays are copied. */

@@ -9,6 +9,8 @@ import java.lang.foreign.ValueLayout;
  * becomes.
  */
 final class Bits {
+  /** The types that kernels compute with. */
+  static final DType[] FLOATS = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16};
 
   private Bits() {}
 
@@ -43,6 +45,7 @@ final class Bits {
       case FLOAT32 -> value;
       case FLOAT16 -> float16ToFloat(floatToFloat16(value));
       case BFLOAT16 -> bfloat16ToFloat(floatToBfloat16(value));
+      case INT32 -> throw new IllegalArgumentException("no float type");
     };
   }
 
@@ -68,6 +71,7 @@ final class Bits {
       case FLOAT32 -> segment.get(ValueLayout.JAVA_FLOAT_UNALIGNED, element * 4);
       case FLOAT16 -> float16ToFloat(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, element * 2));
       case BFLOAT16 -> bfloat16ToFloat(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, element * 2));
+      case INT32 -> segment.get(ValueLayout.JAVA_INT_UNALIGNED, element * 4);
     };
   }
 
@@ -78,6 +82,7 @@ final class Bits {
           segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, element * 2, floatToFloat16(value));
       case BFLOAT16 ->
           segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, element * 2, floatToBfloat16(value));
+      case INT32 -> segment.set(ValueLayout.JAVA_INT_UNALIGNED, element * 4, (int) value);
     }
   }
 

@@ -196,7 +196,7 @@ record Case(
 
   /** A case of a given function and given sizes; all else is drawn. */
   static Case draw(RandomGenerator random, Function function, int... sizes) {
-    DType input = function == Function.DW_REDUCE ? DType.FLOAT32 : pick(random, DType.values());
+    DType input = function == Function.DW_REDUCE ? DType.FLOAT32 : pick(random, Bits.FLOATS);
     DType output = random.nextBoolean() ? input : DType.FLOAT32;
     int split = 1;
     if (function == Function.DW) {

@@ -49,6 +49,7 @@ final class Operand {
       case FLOAT32 -> inner.set(ValueLayout.JAVA_INT_UNALIGNED, element * 4, NAN32);
       case FLOAT16 -> inner.set(ValueLayout.JAVA_SHORT_UNALIGNED, element * 2, NAN_F16);
       case BFLOAT16 -> inner.set(ValueLayout.JAVA_SHORT_UNALIGNED, element * 2, NAN_BF16);
+      case INT32 -> inner.set(ValueLayout.JAVA_INT_UNALIGNED, element * 4, Integer.MIN_VALUE);
     }
   }
 

@@ -177,7 +177,7 @@ class StrideFaultsTest {
     }
     double step =
         switch (got.dtype()) {
-          case FLOAT32 -> 0;
+          case FLOAT32, INT32 -> 0;
           case FLOAT16 -> 0x1p-10;
           case BFLOAT16 -> 0x1p-7;
         };

@@ -36,6 +36,7 @@ public final class Machine {
       case FLOAT32 -> "fp32";
       case FLOAT16 -> "fp16";
       case BFLOAT16 -> "bf16";
+      case INT32 -> "int32";
     };
   }
 }

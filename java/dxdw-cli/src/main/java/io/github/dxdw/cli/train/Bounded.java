@@ -146,6 +146,7 @@ final class Bounded {
           case FLOAT32 -> FLOAT32_UNIT;
           case FLOAT16 -> 0x1p-11;
           case BFLOAT16 -> 0x1p-8;
+          case INT32 -> throw new IllegalArgumentException("no float type");
         };
     double tiny = type == DType.FLOAT16 ? 0x1p-25 : FLOAT32_TINY;
     for (int i = 0; i < value.length; i++) {
