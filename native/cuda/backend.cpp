@@ -114,6 +114,8 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
     const cudaError_t error = w.a.type == DType::f16 ? product_hopper_f16(p, a, b, target, queue.handle)
                                                      : product_hopper_bf16(p, a, b, target, queue.handle);
     DXDW_TRY(check(error, id, "launch of product_hopper", detail));
+  } else if (p.kernel == gpu::kTf32 || p.kernel == gpu::kBf16x3) {
+    DXDW_TRY(check(product_parts(p, workspace, target, queue.handle), id, "launch of product_parts", detail));
   } else if (p.kernel == gpu::kMma) {
     DXDW_TRY(check(product_mma(p, target, queue.handle), id, "launch of product_mma", detail));
   } else {
@@ -126,7 +128,7 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
   reduction.split_stride = target.slice_stride;
   reduction.dw = w.c;
   reduction.add = w.add;
-  return check(reduce(reduction, p.kernel == gpu::kHopper, queue.handle), id, "launch of reduce", detail);
+  return check(reduce(reduction, p.overlap, queue.handle), id, "launch of reduce", detail);
 }
 
 Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, Detail detail) {

@@ -16,8 +16,9 @@ dim3 blocks_for(int64_t count) {
   return dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
 }
 
-template <typename From, typename To>
-__global__ void __launch_bounds__(kThreads) copy_kernel(const Copy c) {
+// Calls `move` with the offsets of every element that is this thread's, in elements.
+template <typename Move>
+__device__ __forceinline__ void for_each_element(const Copy &c, const Move &move) {
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < c.count; i += gridDim.x * int64_t{kThreads}) {
     int64_t rest = i, from = 0, to = 0;
     for (int32_t d = c.ndim - 1; d > 0; --d) {
@@ -26,28 +27,24 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const Copy c) {
       from += index * c.source_strides[d];
       to += index * c.destination_strides[d];
     }
-    from += rest * c.source_strides[0];
-    to += rest * c.destination_strides[0];
+    move(from + rest * c.source_strides[0], to + rest * c.destination_strides[0]);
+  }
+}
+
+template <typename From, typename To>
+__global__ void __launch_bounds__(kThreads) copy_kernel(const Copy c) {
+  for_each_element(c, [&](int64_t from, int64_t to) {
     const From value = reinterpret_cast<const From *>(c.source)[from];
     reinterpret_cast<To *>(c.destination)[to] = from_float<To>(to_float(value));
-  }
+  });
 }
 
 // The same type on both sides: bits are carried, NaN payloads included.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads) move_kernel(const Copy c) {
-  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < c.count; i += gridDim.x * int64_t{kThreads}) {
-    int64_t rest = i, from = 0, to = 0;
-    for (int32_t d = c.ndim - 1; d > 0; --d) {
-      const int64_t index = rest % c.shape[d];
-      rest /= c.shape[d];
-      from += index * c.source_strides[d];
-      to += index * c.destination_strides[d];
-    }
-    from += rest * c.source_strides[0];
-    to += rest * c.destination_strides[0];
+  for_each_element(c, [&](int64_t from, int64_t to) {
     reinterpret_cast<Word *>(c.destination)[to] = reinterpret_cast<const Word *>(c.source)[from];
-  }
+  });
 }
 
 __global__ void __launch_bounds__(kThreads) fill_kernel(const Matrix m) {

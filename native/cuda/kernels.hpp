@@ -23,6 +23,9 @@ struct Target {
 cudaError_t product_simt(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream);
 cudaError_t product_mma(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream);
 
+// gpu::kTf32 and gpu::kBf16x3; the operands' parts go to the workspace first, where the plan says.
+cudaError_t product_parts(const gpu::ProductPlan &p, char *workspace, const Target &target, cudaStream_t stream);
+
 // An operand as the Hopper kernel reads it: slices of lines, aligned for TMA.
 struct TiledOperand {
   const char *data;

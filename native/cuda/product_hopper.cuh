@@ -19,11 +19,10 @@
 // cannot address the output.
 #pragma once
 
-#include <cuda.h>
-
 #include "hopper_layout.hpp"
 #include "kernels.hpp"
 #include "ptx.cuh"
+#include "tensor_map.hpp"
 #include "types.cuh"
 #include "wgmma.cuh"
 
@@ -338,27 +337,6 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
 }
 
 // ---- Host side ----
-
-// A map of rank 3, boxes of box_x x box_y x 1, 128-byte swizzle.
-inline bool encode(CUtensorMap *map, DType type, const char *data, int64_t x, int64_t y, int64_t z, int64_t y_stride,
-                   int64_t z_stride, int box_x, int box_y) {
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  const Encode function = reinterpret_cast<Encode>(tensor_map_encoder());
-  if (function == nullptr) return false;
-  const int64_t size = size_of(type);
-  const cuuint64_t dims[] = {static_cast<cuuint64_t>(x), static_cast<cuuint64_t>(y), static_cast<cuuint64_t>(z)};
-  // With one slice its stride means nothing but must be lawful.
-  const int64_t plane = z > 1 ? z_stride : y_stride;
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(y_stride * size), static_cast<cuuint64_t>(plane * size)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_x), static_cast<cuuint32_t>(box_y), 1};
-  const cuuint32_t element[] = {1, 1, 1};
-  const CUtensorMapDataType code = type == DType::f32   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                                   : type == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  return function(map, code, 3, const_cast<char *>(data), dims, strides, box, element, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
 
 // Maps of an operand for the slices before the last, and for the last.
 inline bool encode_operand(CUtensorMap *map, CUtensorMap *map_last, DType type, const TiledOperand &o, int64_t lines,

@@ -1,50 +1,38 @@
 // C[m,n] = or += sum over k of A[m,k] . B[k,n] for 16-bit operands, on the tensor cores through mma.sync
 // (capability 8.0 and newer), for every stride. Products are exact, sums float32.
 //
-// A block owns a tile of 128 x 128 and walks k in steps of 32 through a ring of four stages in shared memory. Eight
-// warps, two by four, form 64 x 32 each by m16n8k16. An operand's stage keeps the direction that is contiguous in
-// memory: k ("inner") or the other; ldmatrix reads both, transposing where it must. Chunks of 16 bytes are swizzled so
-// that the eight lines that one ldmatrix phase reads lie in different banks:
-//   contraction inner: line r of 32 k = 4 chunks, chunk c stands at c ^ (r / 2 % 4)
-//   contraction outer: line k of 128   = 16 chunks, chunk c stands at c ^ (k % 8)
+// A block owns a tile of C and walks k in steps of 32 through a ring of four stages in shared memory: 128 x 128 by
+// eight warps, two by four, of 64 x 32 each; or, for small products, whose time is that of the way to memory and back,
+// 32 x 32 by four warps of 16 x 16, with the old values of C asked for in front and the launch overlapping the end of
+// the kernel before it. Warps multiply by m16n8k16, k in rising order, so that both tiles give the same bits. An
+// operand's stage keeps the direction that is contiguous in memory: k ("inner") or the other; ldmatrix reads both,
+// transposing where it must. Chunks of 16 bytes are swizzled so that the eight lines that one ldmatrix phase reads lie
+// in different banks, c being the chunk:
+//   contraction inner: line r of 32 k = 4 chunks                   c stands at c ^ (r / 2 % 4)
+//   contraction outer: line k of 128 = 16 chunks, or of 32 = 4     c stands at c ^ (k % 8), or c ^ (k / 2 % 4)
 // Lines that start on 16 bytes arrive by cp.async; all others element by element. Both ways give the same bits.
-#include "kernels.hpp"
-#include "types.cuh"
+#include "tiled.cuh"
 
 namespace dxdw {
 namespace cuda {
 
 namespace {
 
-constexpr int kTile = 128;  // of m and of n: 64 accumulators a thread
 constexpr int kStep = 32;   // of k
 constexpr int kStages = 4;  // three steps of loads in flight
-constexpr int kThreads = 256;
-constexpr int kOperandBytes = kTile * kStep * 2;
-constexpr int kStageBytes = 2 * kOperandBytes;
-constexpr int kSharedBytes = kStages * kStageBytes;
 
-struct MmaOperand {
-  const char *data;
-  int64_t line_stride, k_stride, lines;
-  bool aligned;  // chunks of 16 bytes along the contiguous direction
+template <int kTileOfC>
+struct Shape {
+  static constexpr int kTile = kTileOfC;
+  static constexpr bool kSmall = kTile == 32;
+  static constexpr int kThreads = kSmall ? 128 : 256;
+  static constexpr int kWarpsN = kSmall ? 2 : 4;
+  static constexpr int kBlocksM = kSmall ? 1 : 4;  // of 16 rows, a warp
+  static constexpr int kBlocksN = kSmall ? 2 : 4;  // of 8 columns, a warp
+  static constexpr int kOperandBytes = kTile * kStep * 2;
+  static constexpr int kStageBytes = 2 * kOperandBytes;
+  static constexpr int kSharedBytes = kStages * kStageBytes;
 };
-
-struct MmaArguments {
-  MmaOperand a, b;
-  Target c;
-  int64_t contraction, chunk;
-  int64_t tiles_m, tiles_n, units;
-};
-
-__device__ __forceinline__ uint32_t shared_address(const void *pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-// 16 bytes of which the first `bytes` come from memory and the rest are 0.
-__device__ __forceinline__ void copy_async(uint32_t shared, const void *global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes));
-}
 
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -78,28 +66,30 @@ __device__ __forceinline__ void multiply<__half>(float (&c)[4], const uint32_t (
 }
 
 // Byte offset, in an operand's stage, of the 16-byte chunk that holds (line, k) and follows the contiguous direction.
-template <bool kInner>
+template <bool kInner, int kTile>
 __device__ __forceinline__ int chunk_offset(int line, int k) {
-  return kInner ? line * 64 + ((k / 8) ^ (line / 2 % 4)) * 16 : k * 256 + ((line / 8) ^ (k % 8)) * 16;
+  if (kInner) return line * 64 + ((k / 8) ^ (line / 2 % 4)) * 16;
+  return kTile == 128 ? k * 256 + ((line / 8) ^ (k % 8)) * 16 : k * 64 + ((line / 8) ^ (k / 2 % 4)) * 16;
 }
 
-// Fills one operand's stage with lines [first_line, +128) and k [first_k, +32) of its slice; what lies outside is 0.
-template <bool kInner>
-__device__ __forceinline__ void fill(char *stage, const MmaOperand &operand, bool by_chunks, int64_t first_line,
+// Fills one operand's stage with lines [first_line, +tile) and k [first_k, +32) of its slice; what lies outside is 0.
+template <bool kInner, typename S>
+__device__ __forceinline__ void fill(char *stage, const StridedOperand &operand, bool by_chunks, int64_t first_line,
                                      int64_t first_k, int64_t k_left) {
+  constexpr int kTile = S::kTile, kThreads = S::kThreads, kChunks = kTile / 8;  // chunks of a k, contraction outer
   const int thread = threadIdx.x;
   const uint16_t *data = reinterpret_cast<const uint16_t *>(operand.data);
   const int64_t lines_left = operand.lines - first_line;
   if (by_chunks) {
 #pragma unroll
-    for (int i = 0; i < kOperandBytes / 16 / kThreads; ++i) {
+    for (int i = 0; i < S::kOperandBytes / 16 / kThreads; ++i) {
       const int chunk = thread + i * kThreads;
-      const int line = kInner ? chunk / 4 : chunk % 16 * 8, k = kInner ? chunk % 4 * 8 : chunk / 16;
+      const int line = kInner ? chunk / 4 : chunk % kChunks * 8, k = kInner ? chunk % 4 * 8 : chunk / kChunks;
       const int64_t inside = kInner ? (line < lines_left ? k_left - k : 0) : (k < k_left ? lines_left - line : 0);
       const int bytes = static_cast<int>(max(int64_t{0}, min(int64_t{8}, inside))) * 2;
       const uint16_t *from =
           bytes == 0 ? data : data + (first_line + line) * operand.line_stride + (first_k + k) * operand.k_stride;
-      copy_async(shared_address(stage + chunk_offset<kInner>(line, k)), from, bytes);
+      copy_async_16(ptx::shared_address(stage + chunk_offset<kInner, kTile>(line, k)), from, bytes);
     }
   } else {
 #pragma unroll 4
@@ -110,135 +100,153 @@ __device__ __forceinline__ void fill(char *stage, const MmaOperand &operand, boo
       if (line < lines_left && k < k_left)
         value = data[(first_line + line) * operand.line_stride + (first_k + k) * operand.k_stride];
       const int within = kInner ? k % 8 : line % 8;
-      *reinterpret_cast<uint16_t *>(stage + chunk_offset<kInner>(line, k) + within * 2) = value;
+      *reinterpret_cast<uint16_t *>(stage + chunk_offset<kInner, kTile>(line, k) + within * 2) = value;
     }
   }
 }
 
-template <typename T, bool kInnerA, bool kInnerB>
-__global__ void __launch_bounds__(kThreads) mma_kernel(const MmaArguments p) {
+template <typename T, bool kInnerA, bool kInnerB, int kTileOfC>
+__global__ void __launch_bounds__(Shape<kTileOfC>::kThreads) mma_kernel(const TiledArguments p) {
+  using S = Shape<kTileOfC>;
+  constexpr int kTile = S::kTile, kM = S::kBlocksM, kN = S::kBlocksN;
   extern __shared__ __align__(128) char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int warp_m = warp / 4 * 64, warp_n = warp % 4 * 32;
+  const int warp_m = warp / S::kWarpsN * (16 * kM), warp_n = warp % S::kWarpsN * (8 * kN);
+  if (S::kSmall) {
+    ptx::wait_for_kernel_before();
+    ptx::let_next_kernel_start();
+  }
 
   for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
-    const int64_t tiles = p.tiles_m * p.tiles_n;
-    const int64_t tile = unit % tiles, slice = unit / tiles;
-    const int64_t band = tile / (8 * p.tiles_n), in_band = tile % (8 * p.tiles_n);
-    const int64_t band_rows = min(int64_t{8}, p.tiles_m - 8 * band);
-    const int64_t row0 = (8 * band + in_band % band_rows) * kTile, col0 = in_band / band_rows * kTile;
-    const int64_t first_k = min(slice * p.chunk, p.contraction);
-    const int64_t length = min(p.chunk, p.contraction - first_k);
-    const int64_t steps = (length + kStep - 1) / kStep;
+    const TileUnit u = tile_unit<kTile>(p, unit);
+    const int64_t steps = (u.length + kStep - 1) / kStep;
     // A slice may start off 16 bytes where the contraction is the contiguous direction.
-    const bool chunks_a = p.a.aligned && (!kInnerA || first_k % 8 == 0);
-    const bool chunks_b = p.b.aligned && (!kInnerB || first_k % 8 == 0);
+    const bool chunks_a = p.a.aligned && (!kInnerA || u.first_k % 8 == 0);
+    const bool chunks_b = p.b.aligned && (!kInnerB || u.first_k % 8 == 0);
 
     const auto load = [&](int64_t step) {
       if (step < steps) {
-        char *stage = shared + step % kStages * kStageBytes;
-        const int64_t at = first_k + step * kStep, left = length - step * kStep;
-        fill<kInnerA>(stage, p.a, chunks_a, row0, at, left);
-        fill<kInnerB>(stage + kOperandBytes, p.b, chunks_b, col0, at, left);
+        char *stage = shared + step % kStages * S::kStageBytes;
+        const int64_t at = u.first_k + step * kStep, left = u.length - step * kStep;
+        fill<kInnerA, S>(stage, p.a, chunks_a, u.row0, at, left);
+        fill<kInnerB, S>(stage + S::kOperandBytes, p.b, chunks_b, u.col0, at, left);
       }
-      asm volatile("cp.async.commit_group;");
+      copy_async_commit();
     };
+    // Element (i, half, j, e) of a thread's part of the tile.
+    const auto row_of = [&](int i, int half) { return u.row0 + warp_m + i * 16 + half * 8 + lane / 4; };
+    const auto col_of = [&](int j, int e) { return u.col0 + warp_n + j * 8 + lane % 4 * 2 + e; };
+    const auto element_of = [&](int64_t row, int64_t col) {
+      return u.slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+    };
+    const auto is_inside = [&](int64_t row, int64_t col) { return row < p.a.lines && col < p.b.lines; };
 
-    float sum[4][4][4] = {};
-    for (int64_t step = 0; step < kStages - 1; ++step) load(step);
+    for (int step = 0; step < kStages - 1; ++step) load(step);
+    float old[2][kN][2] = {};  // of a small tile
+    if (S::kSmall && p.c.add && !p.c.atomic) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < kN; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+            if (is_inside(row_of(0, half), col_of(j, e)))
+              old[half][j][e] = load_any(p.c.data, p.c.type, element_of(row_of(0, half), col_of(j, e)));
+    }
+    float sum[kM][kN][4] = {};
     for (int64_t step = 0; step < steps; ++step) {
-      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2));
+      copy_async_wait<kStages - 2>();
       __syncthreads();
       load(step + kStages - 1);  // into the stage that the step before has left
-      const char *stage_a = shared + step % kStages * kStageBytes, *stage_b = stage_a + kOperandBytes;
+      const char *stage_a = shared + step % kStages * S::kStageBytes, *stage_b = stage_a + S::kOperandBytes;
 #pragma unroll
       for (int k = 0; k < kStep; k += 16) {
         // Fragments of A: matrices (rows 0-7, k 0-7), (rows 8-15, k 0-7), (rows 0-7, k 8-15), (rows 8-15, k 8-15).
-        uint32_t a[4][4];
+        uint32_t a[kM][4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < kM; ++i) {
           if (kInnerA) {
             const int line = warp_m + i * 16 + lane % 16;
-            load_matrices(a[i], shared_address(stage_a + chunk_offset<true>(line, k + lane / 16 * 8)));
+            load_matrices(a[i], ptx::shared_address(stage_a + chunk_offset<true, kTile>(line, k + lane / 16 * 8)));
           } else {
             const int line = warp_m + i * 16 + lane / 8 % 2 * 8, at = k + lane / 16 * 8 + lane % 8;
-            load_matrices_transposed(a[i], shared_address(stage_a + chunk_offset<false>(line, at)));
+            load_matrices_transposed(a[i], ptx::shared_address(stage_a + chunk_offset<false, kTile>(line, at)));
           }
         }
         // Fragments of B for two groups of eight columns: (k 0-7), (k 8-15) of the first, then of the second.
-        uint32_t b[2][4];
+        uint32_t b[kN / 2][4];
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < kN / 2; ++j) {
           if (kInnerB) {
             const int line = warp_n + j * 16 + lane / 16 * 8 + lane % 8;
-            load_matrices(b[j], shared_address(stage_b + chunk_offset<true>(line, k + lane / 8 % 2 * 8)));
+            load_matrices(b[j], ptx::shared_address(stage_b + chunk_offset<true, kTile>(line, k + lane / 8 % 2 * 8)));
           } else {
             const int line = warp_n + j * 16 + lane / 16 * 8, at = k + lane % 16;
-            load_matrices_transposed(b[j], shared_address(stage_b + chunk_offset<false>(line, at)));
+            load_matrices_transposed(b[j], ptx::shared_address(stage_b + chunk_offset<false, kTile>(line, at)));
           }
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < kM; ++i)
 #pragma unroll
-          for (int j = 0; j < 4; ++j) multiply<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          for (int j = 0; j < kN; ++j) multiply<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
       }
     }
     // The next unit's first loads reuse stages that other warps may still read.
-    asm volatile("cp.async.wait_group 0;");
+    copy_async_wait<0>();
     __syncthreads();
 
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < kM; ++i)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int64_t row = row0 + warp_m + i * 16 + half * 8 + lane / 4;
-        int64_t elements[8];
-        bool inside[8];
-        float values[8];
+        int64_t elements[2 * kN];
+        bool inside[2 * kN];
+        float values[2 * kN];
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
+        for (int j = 0; j < kN; ++j)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const int64_t col = col0 + warp_n + j * 8 + lane % 4 * 2 + e;
-            elements[2 * j + e] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
-            inside[2 * j + e] = row < p.a.lines && col < p.b.lines;
+            const int64_t row = row_of(i, half), col = col_of(j, e);
+            elements[2 * j + e] = element_of(row, col);
+            inside[2 * j + e] = is_inside(row, col);
             values[2 * j + e] = sum[i][j][half * 2 + e];
+            if (S::kSmall && !p.c.atomic)
+              values[2 * j + e] = p.c.add ? old[half][j][e] + values[2 * j + e] : values[2 * j + e];
           }
-        put(p.c.data, p.c.type, elements, inside, values, p.c.add, p.c.atomic);
+        put(p.c.data, p.c.type, elements, inside, values, p.c.add && !S::kSmall, p.c.atomic);
       }
   }
 }
 
-template <typename T>
+template <typename T, int kTile>
 const void *kernel_for(bool inner_a, bool inner_b) {
   if (inner_a)
-    return inner_b ? reinterpret_cast<const void *>(mma_kernel<T, true, true>)
-                   : reinterpret_cast<const void *>(mma_kernel<T, true, false>);
-  return inner_b ? reinterpret_cast<const void *>(mma_kernel<T, false, true>)
-                 : reinterpret_cast<const void *>(mma_kernel<T, false, false>);
+    return inner_b ? reinterpret_cast<const void *>(mma_kernel<T, true, true, kTile>)
+                   : reinterpret_cast<const void *>(mma_kernel<T, true, false, kTile>);
+  return inner_b ? reinterpret_cast<const void *>(mma_kernel<T, false, true, kTile>)
+                 : reinterpret_cast<const void *>(mma_kernel<T, false, false, kTile>);
+}
+
+template <int kTile>
+cudaError_t launch_tiles(const gpu::ProductPlan &p, TiledArguments *arguments, cudaStream_t stream) {
+  using S = Shape<kTile>;
+  const bool inner_a = p.a.contraction_inner, inner_b = p.b.contraction_inner, is_f16 = p.work.a.type == DType::f16;
+  const void *kernel =
+      is_f16 ? kernel_for<__half, kTile>(inner_a, inner_b) : kernel_for<__nv_bfloat16, kTile>(inner_a, inner_b);
+  static std::atomic<uint64_t> devices[8];
+  const cudaError_t error = allow_shared(kernel, S::kSharedBytes, &devices[is_f16 * 4 + inner_a * 2 + inner_b]);
+  if (error != cudaSuccess) return error;
+  void *pointers[] = {arguments};
+  return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(S::kThreads), S::kSharedBytes, stream, pointers, 1,
+                S::kSmall && p.overlap);
 }
 
 }  // namespace
 
 cudaError_t product_mma(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream) {
-  const Product &w = p.work;
   // A single line's stride may be anything; no chunk leaves it, so any stride will do for the address.
-  MmaArguments arguments = {{w.a.data, w.a.row_stride, w.a.col_stride, w.a.rows, p.a.aligned},
-                            {w.b.data, w.b.col_stride, w.b.row_stride, w.b.cols, p.b.aligned},
-                            target,
-                            w.contraction(),
-                            p.chunk,
-                            p.tiles_m,
-                            p.tiles_n,
-                            p.tiles * p.split};
-  const void *kernel = w.a.type == DType::f16 ? kernel_for<__half>(p.a.contraction_inner, p.b.contraction_inner)
-                                              : kernel_for<__nv_bfloat16>(p.a.contraction_inner, p.b.contraction_inner);
-  static std::atomic<uint64_t> devices[8];
-  const int number = (w.a.type == DType::f16) * 4 + p.a.contraction_inner * 2 + p.b.contraction_inner;
-  const cudaError_t error = allow_shared(kernel, kSharedBytes, &devices[number]);
-  if (error != cudaSuccess) return error;
-  void *pointers[] = {&arguments};
-  return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), kSharedBytes, stream, pointers);
+  TiledArguments arguments = tiled_arguments(p, target);
+  return p.tile_m == 32 ? launch_tiles<32>(p, &arguments, stream) : launch_tiles<128>(p, &arguments, stream);
 }
 
 }  // namespace cuda

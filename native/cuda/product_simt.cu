@@ -3,12 +3,15 @@
 // Each element is one chain of fused multiply-adds in rising k that starts at +0.0, whatever the tile: a row of C has
 // the same bits for any number of rows, and a slice the same bits as the product over that slice alone.
 //
-// A block owns a square tile of C and walks k in steps of 16. A step's elements are read straight from memory, along
-// whichever direction of the operand is contiguous, into registers; then stored to shared memory as float32, k-major,
-// while the products of the step before are formed. Thread (tx, ty) of 16 x 16 forms two groups of rows and columns,
-// half a tile apart, so that shared memory is read four floats at a time without conflicts.
-#include "kernels.hpp"
-#include "types.cuh"
+// A block owns a square tile of C and walks k in steps of 16, which stand in shared memory as float32, k-major. float32
+// operands are copied there two steps ahead, past the registers, 16 bytes at a time where lines lie side by side and
+// start on 16 bytes, else element by element along whichever direction is contiguous. 16-bit operands pass through
+// registers one step ahead, to be widened. Each thread forms 8 x 8 or 4 x 4 elements, in groups of four rows and
+// columns, and reads four floats at a time.
+//
+// Small products, whose time is that of the way to memory and back, take tiles of 16 x 16: all of 64 k is asked for at
+// once, old values of C too, and the launch overlaps the end of the kernel before it.
+#include "tiled.cuh"
 
 namespace dxdw {
 namespace cuda {
@@ -18,35 +21,89 @@ namespace {
 constexpr int kStep = 16;
 constexpr int kThreads = 256;
 
-struct SimtOperand {
-  const char *data;
-  int64_t line_stride;  // between rows of A, columns of B
-  int64_t k_stride;
-  int64_t lines;
-};
-
-struct SimtArguments {
-  SimtOperand a, b;
-  Target c;
-  int64_t contraction, chunk;
-  int64_t tiles_m, tiles_n, units;  // units = tiles * slices
-};
-
-// The part of an operand's tile that one thread carries: R elements, `step` apart.
 template <typename T, int R>
-struct Carrier {
+struct Shape {
   static constexpr int kTile = 16 * R;
-  const T *at;      // this thread's first element of the current step
+  static constexpr int kPitch = kTile + 4;  // keeps 16 bytes of neighbours together and k's apart
+  static constexpr int kStages = sizeof(T) == 4 ? 3 : 2;
+  static constexpr int kOperand = kStep * kPitch;  // floats
+  static constexpr int kSharedBytes = kStages * 2 * kOperand * 4;
+};
+
+// The part of a float32 operand's tile that one thread copies.
+template <int R>
+struct Copier {
+  static constexpr int kTile = 16 * R, kPitch = kTile + 4;
+  const float *at;  // this thread's first element of the step to come
   int64_t hop;      // elements from one of its elements to the next
   int64_t advance;  // elements from step to step
+  int to;           // float of that first element in the stage
+  int to_hop;
+  int k, k_hop;
+  int lines_inside;  // from its first line on, within the matrix
+  bool vectors;
+  const float *any;  // an address that may be named where nothing is read
+
+  __device__ void start(const StridedOperand &operand, int64_t first_line, int64_t first_k) {
+    const int thread = threadIdx.x;
+    const int64_t lines_left = operand.lines - first_line;
+    vectors = operand.aligned && !operand.k_inner;
+    any = reinterpret_cast<const float *>(operand.data);
+    int line, line_hop;
+    if (vectors) {
+      line = thread % (kTile / 4) * 4, line_hop = 0;
+      k = thread / (kTile / 4), k_hop = kThreads / (kTile / 4);
+    } else if (operand.k_inner) {
+      // Eight k of four lines a warp: whole sectors of memory, and each another bank of shared memory.
+      k = thread % 8 + thread / 32 % 2 * 8, k_hop = 0;
+      line = thread / 8 % 4 + thread / 64 * 4, line_hop = 16;
+    } else {
+      line = thread % kTile, line_hop = 0;
+      k = thread / kTile, k_hop = kThreads / kTile;
+    }
+    at = reinterpret_cast<const float *>(operand.data) + (first_line + line) * operand.line_stride +
+         (first_k + k) * operand.k_stride;
+    hop = line_hop * operand.line_stride + k_hop * operand.k_stride;
+    advance = kStep * operand.k_stride;
+    to = k * kPitch + line;
+    to_hop = k_hop * kPitch + line_hop;
+    lines_inside = static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, lines_left - line)));
+  }
+
+  // Elements outside the matrix or the slice become 0.
+  __device__ void copy(int64_t k_left, uint32_t stage) {
+    const int k_inside = static_cast<int>(min(int64_t{kStep}, k_left));
+    if (vectors) {
+      const int bytes = min(4, lines_inside) * 4;
+#pragma unroll
+      for (int i = 0; i < R / 4; ++i) {
+        const bool inside = k + i * k_hop < k_inside;
+        copy_async_16(stage + (to + i * to_hop) * 4, inside && bytes > 0 ? at + i * hop : any, inside ? bytes : 0);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < R; ++i) {
+        const bool inside = (k_hop == 0 ? i * 16 : 0) < lines_inside && k + i * k_hop < k_inside;
+        copy_async_4(stage + (to + i * to_hop) * 4, inside ? at + i * hop : any, inside);
+      }
+    }
+    at += advance;
+  }
+};
+
+// The part of a 16-bit operand's tile that one thread carries through its registers: R elements, `hop` apart.
+template <typename T, int R>
+struct Carrier {
+  static constexpr int kTile = 16 * R, kPitch = kTile + 4;
+  const T *at;
+  int64_t hop, advance;
   int line, line_hop;
   int k, k_hop;
-  int64_t lines_left;  // lines from the tile's first on
+  int lines_left;  // of the tile
 
-  __device__ void start(const SimtOperand &operand, int64_t first_line, int64_t first_k) {
+  __device__ void start(const StridedOperand &operand, int64_t first_line, int64_t first_k) {
     const int thread = threadIdx.x;
-    const auto magnitude = [](int64_t stride) { return stride < 0 ? -stride : stride; };
-    if (magnitude(operand.k_stride) < magnitude(operand.line_stride)) {
+    if (operand.k_inner) {
       k = thread % kStep, k_hop = 0;
       line = thread / kStep, line_hop = kThreads / kStep;
     } else {
@@ -57,132 +114,280 @@ struct Carrier {
          (first_k + k) * operand.k_stride;
     hop = line_hop * operand.line_stride + k_hop * operand.k_stride;
     advance = kStep * operand.k_stride;
-    lines_left = operand.lines - first_line;
+    lines_left = static_cast<int>(min(int64_t{kTile}, operand.lines - first_line));
   }
 
   // Elements outside the matrix or the slice read as 0.
   __device__ void load(int64_t k_left, float (&values)[R]) {
+    const int k_inside = static_cast<int>(min(int64_t{kStep}, k_left));
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-      const bool inside = line + i * line_hop < lines_left && k + i * k_hop < k_left;
+      const bool inside = line + i * line_hop < lines_left && k + i * k_hop < k_inside;
       values[i] = inside ? to_float(at[i * hop]) : 0.0f;
     }
     at += advance;
   }
 
-  __device__ void store(const float (&values)[R], float (*shared)[kTile + 4]) const {
+  __device__ void store(const float (&values)[R], float *stage) const {
 #pragma unroll
-    for (int i = 0; i < R; ++i) shared[k + i * k_hop][line + i * line_hop] = values[i];
+    for (int i = 0; i < R; ++i) stage[(k + i * k_hop) * kPitch + line + i * line_hop] = values[i];
   }
 };
 
-// R = 8: tile 128 x 128, R = 4: tile 64 x 64.
+// R = 8: tile 128 x 128, R = 4: tile 64 x 64. Two blocks a multiprocessor, but for what else would not fit the registers.
 template <typename T, int R>
-__global__ void __launch_bounds__(kThreads, 2) simt_kernel(const SimtArguments p) {
-  constexpr int kTile = 16 * R;
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 4 || R == 4 ? 2 : 1) simt_kernel(const TiledArguments p) {
+  using S = Shape<T, R>;
+  constexpr int kTile = S::kTile, kPitch = S::kPitch;
   constexpr int kGroups = R / 4;  // of four rows, and of four columns
-  __shared__ __align__(16) float shared_a[2][kStep][kTile + 4];
-  __shared__ __align__(16) float shared_b[2][kStep][kTile + 4];
-  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  extern __shared__ __align__(16) float shared[];
+  // A warp forms 32 rows by 16 columns of every group. The order of its lanes lets each read of 16 bytes take the
+  // fewest passes through shared memory.
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int row_in_tile = warp / 4 * (32 * kGroups) + lane / 2 % 8 * 4;
+  const int col_in_tile = warp % 4 * (16 * kGroups) + (lane % 2 + lane / 16 * 2) * 4;
 
   for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
-    const int64_t tile = unit % (p.tiles_m * p.tiles_n), slice = unit / (p.tiles_m * p.tiles_n);
-    // Eight rows of tiles are walked together, so that the blocks at work share lines of both operands in the cache.
-    const int64_t band = tile / (8 * p.tiles_n), in_band = tile % (8 * p.tiles_n);
-    const int64_t band_rows = min(int64_t{8}, p.tiles_m - 8 * band);
-    const int64_t row0 = (8 * band + in_band % band_rows) * kTile, col0 = in_band / band_rows * kTile;
-    const int64_t first_k = min(slice * p.chunk, p.contraction);
-    const int64_t length = min(p.chunk, p.contraction - first_k);
-
-    Carrier<T, R> carry_a, carry_b;
-    carry_a.start(p.a, row0, first_k);
-    carry_b.start(p.b, col0, first_k);
+    const TileUnit u = tile_unit<kTile>(p, unit);
+    const int64_t steps = (u.length + kStep - 1) / kStep;
     float sum[R][R] = {};
-    float next_a[R], next_b[R];
-    const int64_t steps = (length + kStep - 1) / kStep;
-    if (steps > 0) {
-      carry_a.load(length, next_a);
-      carry_b.load(length, next_b);
-      carry_a.store(next_a, shared_a[0]);
-      carry_b.store(next_b, shared_b[0]);
-    }
-    __syncthreads();
-    for (int64_t step = 0; step < steps; ++step) {
-      const int now = step & 1;
-      const bool more = step + 1 < steps;
-      if (more) {
-        carry_a.load(length - (step + 1) * kStep, next_a);
-        carry_b.load(length - (step + 1) * kStep, next_b);
+    const auto multiply = [&](const float *stage_a, int k) {
+      const float *stage_b = stage_a + S::kOperand;
+      float a[R], b[R];
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        const float4 fa = *reinterpret_cast<const float4 *>(stage_a + k * kPitch + row_in_tile + g * 32);
+        const float4 fb = *reinterpret_cast<const float4 *>(stage_b + k * kPitch + col_in_tile + g * 16);
+        a[4 * g] = fa.x, a[4 * g + 1] = fa.y, a[4 * g + 2] = fa.z, a[4 * g + 3] = fa.w;
+        b[4 * g] = fb.x, b[4 * g + 1] = fb.y, b[4 * g + 2] = fb.z, b[4 * g + 3] = fb.w;
       }
-      // A slice may end within the step: its zeros must not meet an infinite or NaN partner, so they are left out.
-      const int depth = static_cast<int>(min(static_cast<int64_t>(kStep), length - step * kStep));
-      const auto multiply = [&](int k) {
-        float a[R], b[R];
 #pragma unroll
-        for (int g = 0; g < kGroups; ++g) {
-          const float4 fa = *reinterpret_cast<const float4 *>(&shared_a[now][k][g * 64 + ty * 4]);
-          const float4 fb = *reinterpret_cast<const float4 *>(&shared_b[now][k][g * 64 + tx * 4]);
-          a[4 * g] = fa.x, a[4 * g + 1] = fa.y, a[4 * g + 2] = fa.z, a[4 * g + 3] = fa.w;
-          b[4 * g] = fb.x, b[4 * g + 1] = fb.y, b[4 * g + 2] = fb.z, b[4 * g + 3] = fb.w;
-        }
+      for (int i = 0; i < R; ++i)
 #pragma unroll
-        for (int i = 0; i < R; ++i)
-#pragma unroll
-          for (int j = 0; j < R; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
-      };
+        for (int j = 0; j < R; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+    };
+    const auto multiply_step = [&](int64_t step, const float *stage) {
+      const int depth = static_cast<int>(min(static_cast<int64_t>(kStep), u.length - step * kStep));
       if (depth == kStep) {
 #pragma unroll
-        for (int k = 0; k < kStep; ++k) multiply(k);
+        for (int k = 0; k < kStep; ++k) multiply(stage, k);
       } else {
 #pragma unroll 1
-        for (int k = 0; k < depth; ++k) multiply(k);
+        for (int k = 0; k < depth; ++k) multiply(stage, k);
       }
-      if (more) {
-        carry_a.store(next_a, shared_a[now ^ 1]);
-        carry_b.store(next_b, shared_b[now ^ 1]);
+    };
+
+    if constexpr (sizeof(T) == 4) {
+      Copier<R> copy_a, copy_b;
+      copy_a.start(p.a, u.row0, u.first_k);
+      copy_b.start(p.b, u.col0, u.first_k);
+      const uint32_t base = ptx::shared_address(shared);
+      int filling = 0;
+      const auto fill = [&](int64_t step) {
+        if (step < steps) {
+          const uint32_t stage = base + filling * (2 * S::kOperand * 4);
+          copy_a.copy(u.length - step * kStep, stage);
+          copy_b.copy(u.length - step * kStep, stage + S::kOperand * 4);
+          filling = filling + 1 == S::kStages ? 0 : filling + 1;
+        }
+        copy_async_commit();
+      };
+#pragma unroll
+      for (int step = 0; step < S::kStages - 1; ++step) fill(step);
+      int reading = 0;
+      for (int64_t step = 0; step < steps; ++step) {
+        copy_async_wait<S::kStages - 2>();
+        __syncthreads();
+        fill(step + S::kStages - 1);  // into the stage that the step before has left
+        multiply_step(step, shared + reading * (2 * S::kOperand));
+        reading = reading + 1 == S::kStages ? 0 : reading + 1;
+      }
+      // The next unit's first copies go to stages that other warps may still read.
+      copy_async_wait<0>();
+      __syncthreads();
+    } else {
+      Carrier<T, R> carry_a, carry_b;
+      carry_a.start(p.a, u.row0, u.first_k);
+      carry_b.start(p.b, u.col0, u.first_k);
+      float next_a[R], next_b[R];
+      const auto stage_of = [&](int64_t step) { return shared + step % 2 * (2 * S::kOperand); };
+      const auto load = [&](int64_t step) {
+        carry_a.load(u.length - step * kStep, next_a);
+        carry_b.load(u.length - step * kStep, next_b);
+      };
+      const auto store = [&](int64_t step) {
+        carry_a.store(next_a, stage_of(step));
+        carry_b.store(next_b, stage_of(step) + S::kOperand);
+      };
+      if (steps > 0) {
+        load(0);
+        store(0);
       }
       __syncthreads();
+      for (int64_t step = 0; step < steps; ++step) {
+        const bool more = step + 1 < steps;
+        if (more) load(step + 1);
+        multiply_step(step, stage_of(step));
+        if (more) store(step + 1);
+        __syncthreads();
+      }
     }
 
+    const bool vectors = p.c.type == DType::f32 && p.c.col_stride == 1 && !p.c.atomic && p.c.row_stride % 4 == 0 &&
+                         p.c.slice_stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.c.data) % 16 == 0;
+    const int64_t cols_left = p.b.lines - u.col0;
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-      const int64_t row = row0 + i / 4 * 64 + ty * 4 + i % 4;
-      int64_t elements[R];
-      bool inside[R];
+      const int64_t row = u.row0 + row_in_tile + i / 4 * 32 + i % 4;
+      if (row >= p.a.lines) continue;
 #pragma unroll
-      for (int j = 0; j < R; ++j) {
-        const int64_t col = col0 + j / 4 * 64 + tx * 4 + j % 4;
-        elements[j] = slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
-        inside[j] = row < p.a.lines && col < p.b.lines;
+      for (int g = 0; g < kGroups; ++g) {
+        const int col = col_in_tile + g * 16;
+        const int64_t first = u.slice * p.c.slice_stride + row * p.c.row_stride + (u.col0 + col) * p.c.col_stride;
+        const float *value = &sum[i][4 * g];
+        if (vectors && col + 4 <= cols_left) {
+          float4 *out = reinterpret_cast<float4 *>(reinterpret_cast<float *>(p.c.data) + first);
+          float4 result = make_float4(value[0], value[1], value[2], value[3]);
+          if (p.c.add) {
+            const float4 old = *out;
+            result = make_float4(old.x + result.x, old.y + result.y, old.z + result.z, old.w + result.w);
+          }
+          *out = result;
+        } else {
+          int64_t elements[4];
+          bool inside[4];
+          float values[4];
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            elements[e] = first + e * p.c.col_stride;
+            inside[e] = col + e < cols_left;
+            values[e] = value[e];
+          }
+          put(p.c.data, p.c.type, elements, inside, values, p.c.add, p.c.atomic);
+        }
       }
-      put(p.c.data, p.c.type, elements, inside, sum[i], p.c.add, p.c.atomic);
     }
   }
 }
 
+// ---- Small products ----
+
+constexpr int kSmallTile = 16;
+constexpr int kSmallStep = 64;
+constexpr int kSmallThreads = 128;  // each forms one row by two columns, eight apart
+constexpr int kSmallEach = kSmallTile * kSmallStep / kSmallThreads;
+constexpr int kSmallPitch = kSmallStep + 4;
+
 template <typename T>
-const void *kernel_for(int32_t tile) {
-  return tile == 128 ? reinterpret_cast<const void *>(simt_kernel<T, 8>)
-                     : reinterpret_cast<const void *>(simt_kernel<T, 4>);
+__global__ void __launch_bounds__(kSmallThreads) simt_small_kernel(const TiledArguments p) {
+  __shared__ __align__(16) float tile_a[kSmallTile][kSmallPitch], tile_b[kSmallTile][kSmallPitch];
+  const int thread = threadIdx.x, row_in_tile = thread / 8, col_in_tile = thread % 8;
+  ptx::wait_for_kernel_before();
+  ptx::let_next_kernel_start();
+  for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
+    const TileUnit u = tile_unit<kSmallTile>(p, unit);
+    const auto load = [&](const StridedOperand &o, int64_t first_line, int64_t step, float(&values)[kSmallEach]) {
+      const int line = o.k_inner ? thread / kSmallStep : thread % kSmallTile;
+      const int k = o.k_inner ? thread % kSmallStep : thread / kSmallTile;
+      constexpr int kLineHop = kSmallThreads / kSmallStep, kHop = kSmallThreads / kSmallTile;
+      const T *at = reinterpret_cast<const T *>(o.data) + (first_line + line) * o.line_stride +
+                    (u.first_k + step + k) * o.k_stride;
+      const int64_t hop = o.k_inner ? kLineHop * o.line_stride : kHop * o.k_stride;
+#pragma unroll
+      for (int i = 0; i < kSmallEach; ++i) {
+        const bool inside = first_line + line + (o.k_inner ? i * kLineHop : 0) < o.lines &&
+                            step + k + (o.k_inner ? 0 : i * kHop) < u.length;
+        values[i] = inside ? to_float(at[i * hop]) : 0.0f;
+      }
+    };
+    const auto store = [&](const StridedOperand &o, const float(&values)[kSmallEach],
+                           float(&tile)[kSmallTile][kSmallPitch]) {
+#pragma unroll
+      for (int i = 0; i < kSmallEach; ++i) {
+        const int e = thread + i * kSmallThreads;
+        tile[o.k_inner ? e / kSmallStep : e % kSmallTile][o.k_inner ? e % kSmallStep : e / kSmallTile] = values[i];
+      }
+    };
+    float next_a[kSmallEach], next_b[kSmallEach];
+    load(p.a, u.row0, 0, next_a);
+    load(p.b, u.col0, 0, next_b);
+    const int64_t row = u.row0 + row_in_tile;
+    int64_t elements[2];
+    bool inside[2];
+    float old[2], sum[2] = {};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int64_t col = u.col0 + col_in_tile + 8 * j;
+      elements[j] = u.slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+      inside[j] = row < p.a.lines && col < p.b.lines;
+      old[j] = inside[j] && p.c.add && !p.c.atomic ? load_any(p.c.data, p.c.type, elements[j]) : 0.0f;
+    }
+    for (int64_t step = 0; step < u.length; step += kSmallStep) {
+      store(p.a, next_a, tile_a);
+      store(p.b, next_b, tile_b);
+      __syncthreads();
+      if (step + kSmallStep < u.length) {
+        load(p.a, u.row0, step + kSmallStep, next_a);
+        load(p.b, u.col0, step + kSmallStep, next_b);
+      }
+      const int depth = static_cast<int>(min(int64_t{kSmallStep}, u.length - step));
+      if (depth == kSmallStep) {
+#pragma unroll
+        for (int k = 0; k < kSmallStep; k += 4) {
+          const float4 a = *reinterpret_cast<const float4 *>(&tile_a[row_in_tile][k]);
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            const float4 b = *reinterpret_cast<const float4 *>(&tile_b[col_in_tile + 8 * j][k]);
+            sum[j] = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum[j]))));
+          }
+        }
+      } else {
+        for (int k = 0; k < depth; ++k)
+#pragma unroll
+          for (int j = 0; j < 2; ++j) sum[j] = fmaf(tile_a[row_in_tile][k], tile_b[col_in_tile + 8 * j][k], sum[j]);
+      }
+      __syncthreads();
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if (!inside[j]) continue;
+      if (p.c.atomic)
+        put(p.c.data, p.c.type, elements[j], sum[j], p.c.add, true);
+      else
+        store_any(p.c.data, p.c.type, elements[j], p.c.add ? old[j] + sum[j] : sum[j]);
+    }
+  }
+}
+
+template <typename T, int R>
+cudaError_t launch_tiles(TiledArguments *arguments, int32_t blocks, cudaStream_t stream) {
+  constexpr int kBytes = Shape<T, R>::kSharedBytes;
+  static std::atomic<uint64_t> devices;
+  const void *kernel = reinterpret_cast<const void *>(simt_kernel<T, R>);
+  const cudaError_t error = allow_shared(kernel, kBytes, &devices);
+  if (error != cudaSuccess) return error;
+  void *pointers[] = {arguments};
+  return launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), kBytes, stream, pointers);
+}
+
+template <typename T>
+cudaError_t launch_typed(const gpu::ProductPlan &p, TiledArguments *arguments, cudaStream_t stream) {
+  if (p.tile_m == 128) return launch_tiles<T, 8>(arguments, p.blocks, stream);
+  if (p.tile_m == 64) return launch_tiles<T, 4>(arguments, p.blocks, stream);
+  void *pointers[] = {arguments};
+  return launch(reinterpret_cast<const void *>(simt_small_kernel<T>), dim3(static_cast<unsigned>(p.blocks)),
+                dim3(kSmallThreads), 0, stream, pointers, 1, p.overlap);
 }
 
 }  // namespace
 
 cudaError_t product_simt(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream) {
-  const Product &w = p.work;
-  SimtArguments arguments = {{w.a.data, w.a.row_stride, w.a.col_stride, w.a.rows},
-                             {w.b.data, w.b.col_stride, w.b.row_stride, w.b.cols},
-                             target,
-                             w.contraction(),
-                             p.chunk,
-                             p.tiles_m,
-                             p.tiles_n,
-                             p.tiles * p.split};
-  const void *kernel = w.a.type == DType::f32   ? kernel_for<float>(p.tile_m)
-                       : w.a.type == DType::f16 ? kernel_for<__half>(p.tile_m)
-                                                : kernel_for<__nv_bfloat16>(p.tile_m);
-  void *pointers[] = {&arguments};
-  return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), 0, stream, pointers);
+  TiledArguments arguments = tiled_arguments(p, target);
+  switch (p.work.a.type) {
+    case DType::f32: return launch_typed<float>(p, &arguments, stream);
+    case DType::f16: return launch_typed<__half>(p, &arguments, stream);
+    default: return launch_typed<__nv_bfloat16>(p, &arguments, stream);
+  }
 }
 
 }  // namespace cuda

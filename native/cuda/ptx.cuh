@@ -154,6 +154,14 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 
+// The kernel after it, where it was launched to overlap this one's end, may take its place on the multiprocessors once
+// every block has come here. What this block writes is seen by it only behind its own wait.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -30,18 +30,21 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-double k_tile_cycles(int32_t tile_m, int32_t tile_n, int32_t tile_k) {
+double k_tile_cycles(Kernel kernel, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   const double ideal = static_cast<double>(tile_m) * tile_n * tile_k / 2048;
+  if (kernel == kTf32) return 2 * ideal;    // half the rate of 16-bit operands
+  if (kernel == kBf16x3) return 6 * ideal;  // products of parts
   return tile_n >= 256 ? ideal : tile_n >= 128 ? 1.1 * ideal : 1.6 * ideal;
 }
 
 // lines x contraction, or its transpose: `line_stride` between lines, `inner` along the contraction.
-Walk walk_of(const char *data, int64_t lines, int64_t contraction, int64_t line_stride, int64_t contraction_stride) {
+Walk walk_of(const char *data, int64_t size, int64_t lines, int64_t contraction, int64_t line_stride,
+             int64_t contraction_stride) {
   Walk walk;
   const bool inner = contraction_stride == 1 || contraction == 1;
   const bool outer = line_stride == 1 || lines == 1;
   const auto fits = [&](int64_t pitch, int64_t count) {
-    return count == 1 || (pitch > 0 && pitch * 2 % kVectorBytes == 0 && pitch * 2 < (int64_t{1} << 40));
+    return count == 1 || (pitch > 0 && pitch * size % kVectorBytes == 0 && pitch * size < (int64_t{1} << 40));
   };
   const bool base = reinterpret_cast<uint64_t>(data) % kVectorBytes == 0;
   const bool small = lines < INT32_MAX && contraction < INT32_MAX;
@@ -69,7 +72,7 @@ struct Parts {
 };
 
 double tile_cycles(const ProductPlan &p, int64_t k_tiles) {
-  const double multiply = static_cast<double>(k_tiles) * k_tile_cycles(p.tile_m, p.tile_n, p.tile_k);
+  const double multiply = static_cast<double>(k_tiles) * k_tile_cycles(p.kernel, p.tile_m, p.tile_n, p.tile_k);
   const double store = kEpilogueCycles * p.tile_n / 256;
   // Tiles of 128 columns are taken in turn: one is stored while the next is multiplied.
   if (p.kernel == kHopper && p.tile_n == 128)
@@ -104,6 +107,13 @@ void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   p->tiles_m = ceil_div(p->work.c.rows, tile_m);
   p->tiles_n = ceil_div(p->work.c.cols, tile_n);
   p->tiles = p->tiles_m * p->tiles_n;
+}
+
+// Where the way to memory and back is all that a product takes: many small blocks.
+void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multiprocessors) {
+  constexpr int64_t kMostContraction = 512;
+  const int64_t tiles = ceil_div(p->work.c.rows, tile) * ceil_div(p->work.c.cols, tile);
+  if (tiles <= 2 * multiprocessors && p->work.contraction() <= kMostContraction) set_tiles(p, tile, tile, tile_k);
 }
 
 // Worth a look: what fills one, two or three waves, and halves of the first.
@@ -163,10 +173,11 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   const Product &w = p.work;
   const int64_t contraction = w.contraction();
   const int32_t multiprocessors = chip.multiprocessors;
-  p.a = walk_of(w.a.data, w.a.rows, contraction, w.a.row_stride, w.a.col_stride);
-  p.b = walk_of(w.b.data, w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
+  p.a = walk_of(w.a.data, size_of(w.a.type), w.a.rows, contraction, w.a.row_stride, w.a.col_stride);
+  p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
   p.cluster = 1;
+  p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;
 
   // Weights are the output of dW and an operand of Y and dX; either way their size is free of T. dW is the one product
@@ -175,22 +186,32 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   const bool is_dw = function == DXDW_DW;
   const int64_t weights = is_dw ? w.c.rows * w.c.cols : product.b.rows * product.b.cols;
   const int64_t narrow = is_dw ? least(w.c.rows, w.c.cols) : least(product.b.rows, product.b.cols);
+  const bool wgmma = chip.capability == 90 && weights >= kLeastHopperWeights && narrow >= 16 && fits_32_bits(w);
+  const bool by_name = w.precision == DXDW_PRECISION_TF32 || w.precision == DXDW_PRECISION_BF16X3;
   const char *why;
-  if (!is_16_bit || w.precision == DXDW_PRECISION_EXACT || contraction == 0) {
+  if (!is_16_bit && by_name && wgmma && contraction > 0) {
+    p.kernel = w.precision == DXDW_PRECISION_TF32 ? kTf32 : kBf16x3;
+    set_tiles(&p, kPartsTileM, kPartsTileN, kPartsTileK);
+    why = p.kernel == kTf32 ? "wgmma: float32 operands rounded to TF32, as asked for"
+                            : "wgmma: float32 operands in three bfloat16 parts, as asked for";
+  } else if (!is_16_bit || w.precision == DXDW_PRECISION_EXACT || contraction == 0) {
     p.kernel = kSimt;
     why = contraction == 0 ? "the contraction is empty"
           : is_16_bit      ? "exact precision asks for float32 multiply-add"
+          : by_name        ? "float32 multiply-add: the precision asked for needs capability 9.0 and more weights"
                            : "float32 operands use float32 multiply-add";
     // Small outputs take small tiles, so that more multiprocessors share them.
     set_tiles(&p, 128, 128, 16);
     if (p.tiles < multiprocessors) set_tiles(&p, 64, 64, 16);
-  } else if (chip.capability == 90 && weights >= kLeastHopperWeights && narrow >= 16 && fits_32_bits(w)) {
+    set_small_tiles(&p, 16, 64, multiprocessors);
+  } else if (wgmma) {
     p.kernel = kHopper;
     choose_hopper_tile(&p, chip);
     why = "wgmma and TMA: 16-bit operands on capability 9.0";
   } else {
     p.kernel = kMma;
     set_tiles(&p, 128, 128, 32);
+    set_small_tiles(&p, 32, 32, multiprocessors);
     why = chip.capability == 90 ? "few weights: mma.sync tiles" : "mma.sync: 16-bit operands";
   }
 
@@ -223,6 +244,13 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     const int64_t at_once = most(1, multiprocessors / p.cluster);
     const int64_t rounds = ceil_div(cluster_units, at_once);
     p.blocks = static_cast<int32_t>(ceil_div(cluster_units, rounds) * p.cluster);
+  } else if (p.kernel == kTf32 || p.kernel == kBf16x3) {
+    p.pack_a = p.pack_b = true;
+    p.pack_a_pitch = p.pack_b_pitch = round_up(p.chunk, kPartsPadding);
+    const int64_t part_bytes = p.kernel == kTf32 ? 4 : 3 * 2;
+    p.pack_a_at = parts.take(static_cast<uint64_t>(w.a.rows * split * p.pack_a_pitch * part_bytes));
+    p.pack_b_at = parts.take(static_cast<uint64_t>(w.b.cols * split * p.pack_b_pitch * part_bytes));
+    p.blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, multiprocessors)));
   } else {
     p.blocks = static_cast<int32_t>(least(units, int64_t{1} << 30));
   }
@@ -263,8 +291,10 @@ void describe(const ProductPlan &p, const Chip &chip, dxdw_plan *out) {
 
 const char *kernel_name(const ProductPlan &plan) {
   switch (plan.kernel) {
-    case kSimt: return plan.tile_m == 128 ? "simt_128x128x16" : "simt_64x64x16";
-    case kMma: return "mma_128x128x32";
+    case kSimt: return plan.tile_m == 128 ? "simt_128x128x16" : plan.tile_m == 64 ? "simt_64x64x16" : "simt_16x16x64";
+    case kMma: return plan.tile_m == 128 ? "mma_128x128x32" : "mma_32x32x32";
+    case kTf32: return "hopper_tf32_128x192x32";
+    case kBf16x3: return "hopper_bf16x3_128x192x32";
     default:
       return plan.tile_n == 256 ? "hopper_128x256x64" : plan.tile_n == 128 ? "hopper_128x128x64" : "hopper_128x64x64";
   }

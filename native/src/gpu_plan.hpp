@@ -17,7 +17,12 @@ enum Kernel : int32_t {
   kSimt = 0,    // float32 multiply-add: float32 operands, DXDW_PRECISION_EXACT, empty contractions
   kMma = 1,     // mma.sync on 16-bit operands, any strides
   kHopper = 2,  // wgmma and TMA on 16-bit operands, capability 9.0 only
+  kTf32 = 3,    // wgmma on float32 operands rounded to TF32, capability 9.0 only
+  kBf16x3 = 4,  // wgmma on float32 operands in three bfloat16 parts each, capability 9.0 only
 };
+
+// Tiles of kTf32 and kBf16x3, and what their packed lines are rounded up to.
+constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kPartsPadding = 64;
 
 // How the slices of a contraction come together.
 enum Combine : int32_t {
@@ -36,19 +41,20 @@ struct Walk {
 struct ProductPlan {
   Kernel kernel;
   Combine combine;
-  bool swap;     // compute C^T = B^T . A^T, because C is column-major
-  Product work;  // the product to run: swapped where `swap` says so
-  Walk a, b;     // of `work`
-  bool pack_a, pack_b;
+  bool swap;            // compute C^T = B^T . A^T, because C is column-major
+  Product work;         // the product to run: swapped where `swap` says so
+  Walk a, b;            // of `work`
+  bool pack_a, pack_b;  // always for kTf32 and kBf16x3, whose operands are rounded on the way
   int32_t tile_m, tile_n, tile_k;
   int32_t cluster;  // thread blocks along m that share their b tiles
   int32_t split;    // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;
   int64_t tiles_m, tiles_n, tiles;  // of one slice
   int32_t blocks;
+  bool overlap;  // capability 9.0 and newer: a kernel may be launched to overlap the end of the one before it
   // Workspace, in bytes from its start; each part is aligned to 256 bytes.
   uint64_t pack_a_at, pack_b_at, partials_at, workspace_bytes;
-  int64_t pack_a_pitch, pack_b_pitch;  // elements
+  int64_t pack_a_pitch, pack_b_pitch;  // elements; of a slice alone for kTf32 and kBf16x3
   int64_t partial_pitch;               // floats between rows of a partial
   double waves;                        // tiles times slices over what runs at once
   const char *reason;                  // for the kernel

@@ -1,4 +1,5 @@
-// Times the CUDA backend against cuBLASLt on one GPU: Y, dX, dW assigned and added in place, weighted sums, fp32.
+// Times the CUDA backend against cuBLASLt on one GPU: Y, dX, dW assigned and added in place, weighted sums, fp32 (plain,
+// in bfloat16 parts, TF32), graphs of small products beside graphs of empty kernels.
 //
 //   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--sustained]
 //
@@ -198,7 +199,8 @@ void report(const std::string &shape, const std::string &what, double flop, doub
     const double t = arm.median();
     printf("  %s %8.4f", arm.name.c_str(), t);
     if (arm.ours && ours == 0) ours = t;
-    if (!arm.ours && (best == 0 || t < best)) best = t;
+    // What rounds its operands further is told, but no peer of what does not.
+    if (!arm.ours && arm.name != "tf32 best" && (best == 0 || t < best)) best = t;
   }
   if (flop > 0) printf("  %6.1f TFLOP/s", flop / ours * 1e-9);
   if (flop == 0) printf("  %6.0f GB/s", bytes / ours * 1e-6);
@@ -238,7 +240,7 @@ struct LtResult {
   int32_t reserved[4];
 };
 constexpr int32_t kLtNoTranspose = 0, kLtTranspose = 1;
-constexpr int32_t kLtCompute32F = 68;
+constexpr int32_t kLtCompute32F = 68, kLtComputeTf32 = 77;
 constexpr int32_t kLtTransA = 3, kLtTransB = 4, kLtMostWorkspace = 1;
 
 struct Cublas {
@@ -366,12 +368,34 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   options.stream = timer->stream;
   const double flop = 2.0 * t * k * n;
   const cudaDataType in = fp32 ? CUDA_R_32F : CUDA_R_16BF;
-  const int32_t compute = kLtCompute32F;
   char label[64];
   snprintf(label, sizeof label, "%s%s", s.name, fp32 ? " fp32" : "");
 
-  const auto both = [&](const char *what, double bytes, std::vector<Arm> arms, LtProduct *product,
+  // Of float32 operands: the same call under each precision.
+  const auto by_name = [&](std::vector<Arm> *arms) {
+    if (!fp32) return;
+    const std::function<void(int)> call = (*arms)[0].call;
+    const struct {
+      const char *name;
+      int32_t precision;
+    } precisions[] = {{"bf16x3", DXDW_PRECISION_BF16X3}, {"tf32", DXDW_PRECISION_TF32}};
+    for (const auto &precision : precisions)
+      arms->push_back({precision.name,
+                       true,
+                       [&options, call, precision](int i) {
+                         options.precision = precision.precision;
+                         call(i);
+                         options.precision = DXDW_PRECISION_DEFAULT;
+                       },
+                       {}});
+  };
+  const auto both = [&](const char *what, double bytes, std::vector<Arm> arms, LtProduct *product, LtProduct *tf32,
                         const std::vector<void *> &a, const std::vector<void *> &b, const std::vector<void *> &d) {
+    by_name(&arms);
+    if (tf32 != nullptr && !tf32->found.empty()) {
+      const size_t best = tf32->fastest(a[0], b[0], d[0]);
+      arms.push_back({"tf32 best", false, [&, tf32, best](int i) { tf32->run(best, a[i], b[i], d[i]); }, {}});
+    }
     if (product != nullptr && !product->found.empty()) {
       arms.push_back({"first", false, [&, product](int i) { product->run(0, a[i], b[i], d[i]); }, {}});
       const size_t best = product->fastest(a[0], b[0], d[0]);
@@ -381,10 +405,16 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
     report(label, what, flop, bytes, &arms);
   };
   const double in_bytes = static_cast<double>(size);
+  const auto peer_of = [&](int32_t op_a, int32_t op_b, int64_t rows, int64_t cols, int64_t contraction, int64_t lda,
+                           int64_t ldb, int64_t ldd, cudaDataType type, bool add) {
+    std::vector<LtProduct *> peers(2, nullptr);
+    for (int i = 0; lt != nullptr && i < (fp32 ? 2 : 1); ++i)
+      peers[static_cast<size_t>(i)] = new LtProduct(lt, op_a, op_b, rows, cols, contraction, lda, ldb, ldd, in, type,
+                                                    i == 0 ? kLtCompute32F : kLtComputeTf32, add);
+    return peers;
+  };
   {
-    LtProduct *peer = lt == nullptr
-                          ? nullptr
-                          : new LtProduct(lt, kLtNoTranspose, kLtNoTranspose, n, t, k, n, k, n, in, in, compute, false);
+    const auto peers = peer_of(kLtNoTranspose, kLtNoTranspose, n, t, k, n, k, n, in, false);
     both("Y", in_bytes * (t * k + k * n + t * n),
          {{"ours",
            true,
@@ -394,12 +424,10 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
              DXDW(y_launch(&a, &b, &c, &options));
            },
            {}}},
-         peer, w, x, out);
+         peers[0], peers[1], w, x, out);
   }
   {
-    LtProduct *peer = lt == nullptr
-                          ? nullptr
-                          : new LtProduct(lt, kLtTranspose, kLtNoTranspose, k, t, n, n, n, k, in, in, compute, false);
+    const auto peers = peer_of(kLtTranspose, kLtNoTranspose, k, t, n, n, n, k, in, false);
     both("dX", in_bytes * (t * k + k * n + t * n),
          {{"ours",
            true,
@@ -409,13 +437,11 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
              DXDW(dx_launch(&a, &b, &c, &options));
            },
            {}}},
-         peer, w, dy, out);
+         peers[0], peers[1], w, dy, out);
   }
   for (bool add : {false, true}) {
     options.accumulate = add ? DXDW_ADD : DXDW_ASSIGN;
-    LtProduct *peer =
-        lt == nullptr ? nullptr
-                      : new LtProduct(lt, kLtNoTranspose, kLtTranspose, n, k, t, n, k, n, in, CUDA_R_32F, compute, add);
+    const auto peers = peer_of(kLtNoTranspose, kLtTranspose, n, k, t, n, k, n, CUDA_R_32F, add);
     const auto arm = [&](int deterministic) {
       return [&, deterministic](int i) {
         const dxdw_tensor a = matrix(x[i], x_shape, fp32), b = matrix(dy[i], dy_shape, fp32),
@@ -425,7 +451,8 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
     };
     std::vector<Arm> arms = {{"ours", true, arm(1), {}}};
     if (add) arms.push_back({"atomic", true, arm(0), {}});
-    both(add ? "dW add" : "dW", in_bytes * (t * k + t * n) + (add ? 8.0 : 4.0) * k * n, arms, peer, dy, x, dw);
+    both(add ? "dW add" : "dW", in_bytes * (t * k + t * n) + (add ? 8.0 : 4.0) * k * n, arms, peers[0], peers[1], dy, x,
+         dw);
   }
   for (auto *list : {&x, &w, &dy, &dw, &out})
     for (void *p : *list) CUDA(cudaFree(p));
@@ -479,6 +506,49 @@ void bench_weighted(int64_t rows, int64_t d, bool fp32) {
   for (auto *list : {&x, &gx})
     for (void *p : *list) CUDA(cudaFree(p));
   for (void *p : {w, g, gw}) CUDA(cudaFree(p));
+}
+
+// ---- What a launch costs on the device ----
+
+// Graphs of 100 products of 64 x 64 x 64 that add to one dW, so that they run one after the other, beside a graph of 100
+// kernels that do nothing: the floor. Microseconds a launch, medians of replays in turn.
+void bench_graphs() {
+  constexpr int kLaunches = 100;
+  int64_t shape[] = {64, 64};
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.stream = timer->stream;
+  const auto recorded = [&](const std::function<void()> &call) {
+    dxdw_graph *graph;
+    DXDW(dxdw_graph_begin(timer->stream));
+    for (int i = 0; i < kLaunches; ++i) call();
+    DXDW(dxdw_graph_end(timer->stream, &graph));
+    return graph;
+  };
+  std::vector<Arm> arms;
+  std::vector<void *> memory;
+  const auto add_arm = [&](const char *name, dxdw_graph *graph) {
+    arms.push_back({name, true, [graph](int) { DXDW(dxdw_graph_launch(graph, timer->stream)); }, {}});
+  };
+  add_arm("empty", recorded([] { DXDW(dxdw_cuda_nop(timer->stream)); }));
+  for (bool fp32 : {true, false}) {
+    void *x = filled(64 * 64, fp32, 1), *dy = filled(64 * 64, fp32, 2), *dw = filled(64 * 64, true, 3);
+    memory.insert(memory.end(), {x, dy, dw});
+    const dxdw_tensor a = matrix(x, shape, fp32), b = matrix(dy, shape, fp32), c = matrix(dw, shape, true);
+    add_arm(fp32 ? "dW fp32" : "dW bf16", recorded([&] { DXDW(dw_launch(&a, &b, &c, 1, 1, &options)); }));
+  }
+  // Alone first, then all in turn.
+  for (size_t i = 0; i < arms.size(); ++i) {
+    std::vector<Arm> alone = {arms[i]};
+    measure_bursts(&alone, 1);
+    printf("graph of %d, alone: %-8s %6.2f us a launch\n", kLaunches, alone[0].name.c_str(),
+           alone[0].median() * 1e3 / kLaunches);
+  }
+  measure_bursts(&arms, 1);
+  for (Arm &arm : arms)
+    printf("graph of %d, in turn: %-8s %6.2f us a launch\n", kLaunches, arm.name.c_str(),
+           arm.median() * 1e3 / kLaunches);
+  for (void *m : memory) CUDA(cudaFree(m));
 }
 
 void bench_copy() {
@@ -543,6 +613,8 @@ int main(int count, char **arguments) {
     bench_weighted(1048576, 128, true);
     bench_weighted(4096, 65536, true);
   }
+  if (is_wanted("graph")) bench_graphs();
+  if (is_wanted("mlp32")) bench_products({"mlp", 8192, 4096, 14336}, cublas ? &lt : nullptr, true);
   if (is_wanted("fp32")) {
     bench_products({"qkv", 8192, 4096, 4096}, cublas ? &lt : nullptr, true);
     bench_products({"starved1024", 32768, 1024, 1024}, cublas ? &lt : nullptr, true);

@@ -327,9 +327,14 @@ void check_against_host(const ProductCase &c, Products *p) {
       }
       const double got = p->c.get(i * cc + j);
       const double slices = p->plan.split;
+      // TF32 keeps 10 bits of each operand; of three bfloat16 parts, products below 2^-24 are left out.
+      const double by_name = c.in != Type::f32                      ? 0
+                             : c.precision == DXDW_PRECISION_TF32   ? 0x1.01p-10
+                             : c.precision == DXDW_PRECISION_BF16X3 ? 0x1p-22
+                                                                    : 0;
       const double bound = c.integers && c.out == Type::f32
                                ? 0
-                               : (static_cast<double>(contraction) + slices + 2) * 0x1p-23 * size +
+                               : ((static_cast<double>(contraction) + slices + 2) * 0x1p-23 + by_name) * size +
                                      roundoff(c.out) * fabs(sum) + (c.out == Type::f16 ? 0x1p-25 : 0);
       CHECK(fabs(got - sum) <= bound, "[%lld, %lld]: %.9g, expected %.9g, bound %.3g, kernel %s, %s", (long long)i,
             (long long)j, got, sum, bound, p->plan.kernel, p->plan.why);
@@ -347,7 +352,7 @@ int64_t edge(Random *random, int64_t most) {
 
 void part_parity() {
   const int cases = reduced ? 60 : 1500;
-  int kernels[4] = {};
+  int kernels[5] = {};
   for (int i = 0; i < cases; ++i) {
     Random random{static_cast<uint64_t>(i) * 77 + 5};
     ProductCase c;
@@ -358,6 +363,8 @@ void part_parity() {
     c.out = random.one_in(2) ? c.in : Type::f32;
     c.accumulate = static_cast<int32_t>(random.between(0, 2));
     c.precision = random.one_in(4) ? DXDW_PRECISION_EXACT : DXDW_PRECISION_DEFAULT;
+    if (c.in == Type::f32 && random.one_in(2))
+      c.precision = random.one_in(2) ? DXDW_PRECISION_BF16X3 : DXDW_PRECISION_TF32;
     c.friendly = random.one_in(2);
     c.integers = random.one_in(3);
     c.own_workspace = random.one_in(2);
@@ -372,9 +379,15 @@ void part_parity() {
     call(c, &p);
     fetch(&p);
     check_against_host(c, &p);
-    ++kernels[p.plan.kernel[0] == 's' ? 0 : p.plan.kernel[0] == 'm' ? 1 : 2];
+    const char *kernel = p.plan.kernel;
+    ++kernels[kernel[0] == 's'                            ? 0
+              : kernel[0] == 'm'                          ? 1
+              : strncmp(kernel, "hopper_tf32", 11) == 0   ? 3
+              : strncmp(kernel, "hopper_bf16x3", 13) == 0 ? 4
+                                                          : 2];
   }
-  printf("parity: %d cases; simt %d, mma %d, hopper %d\n", cases, kernels[0], kernels[1], kernels[2]);
+  printf("parity: %d cases; simt %d, mma %d, hopper %d, tf32 %d, bf16x3 %d\n", cases, kernels[0], kernels[1],
+         kernels[2], kernels[3], kernels[4]);
 }
 
 // Whole numbers: every product path must equal float32 multiply-add on the device to the bit, at sizes of many tiles
@@ -393,6 +406,10 @@ void part_exact() {
     if (random.one_in(2)) c.t = (c.t + 63) / 64 * 64, c.k = (c.k + 63) / 64 * 64, c.n = (c.n + 63) / 64 * 64;
     if (i >= cases) c.t = wide[(i - cases) / 3][0], c.k = wide[(i - cases) / 3][1], c.n = wide[(i - cases) / 3][2];
     c.in = random.one_in(2) ? Type::f16 : Type::bf16;
+    if (i < cases && random.one_in(3)) {
+      c.in = Type::f32;
+      c.precision = random.one_in(2) ? DXDW_PRECISION_BF16X3 : DXDW_PRECISION_TF32;
+    }
     c.out = random.one_in(2) ? c.in : Type::f32;
     c.accumulate = static_cast<int32_t>(random.between(0, 2));
     c.friendly = !random.one_in(4);
@@ -430,6 +447,93 @@ void part_exact() {
     for (int count : tiles) CHECK(count > 0, "a tile of the Hopper kernel was never taken");
 }
 
+// How far each precision of float32 operands is from the exact product, as a share of the sum of magnitudes: plain
+// float32 multiply-add is the measure that bfloat16 parts must meet, for data of both signs and of one. Guards against
+// parts or products of parts that are left out, and sums that the tensor cores cut for too long.
+void part_precision() {
+  const int64_t contractions[] = {4096, 512};
+  for (int64_t contraction : contractions) {
+    if (reduced && contraction > 512) continue;
+    for (bool positive : {false, true}) {
+      const int64_t rows = reduced ? 130 : 200, cols = reduced ? 194 : 230;
+      double rms[3] = {}, most[3] = {};
+      const int32_t precisions[] = {DXDW_PRECISION_DEFAULT, DXDW_PRECISION_BF16X3, DXDW_PRECISION_TF32};
+      std::vector<double> exact, size;
+      for (int i = 0; i < 3; ++i) {
+        ProductCase c;
+        c.function = DXDW_DW, c.t = contraction, c.k = rows, c.n = cols, c.accumulate = DXDW_ASSIGN;
+        c.precision = precisions[i];
+        describe(c, positive ? "precision, positive" : "precision");
+        Products p;
+        Random random{17};
+        p.a.lay_out(Type::f32, {c.t, c.k}, {c.k, 1}, 0);
+        p.b.lay_out(Type::f32, {c.t, c.n}, {c.n, 1}, 0);
+        p.c.lay_out(Type::f32, {c.k, c.n}, {c.n, 1}, 0);
+        // Sums of four uniform values: near enough to normal.
+        const auto value = [&] {
+          return positive ? fabsf(random.real()) : random.real() + random.real() + random.real() + random.real();
+        };
+        for (Operand *o : {&p.a, &p.b})
+          for (int64_t e = 0; e < o->count(); ++e) o->set(e, value());
+        for (Operand *o : {&p.a, &p.b, &p.c}) o->upload();
+        call(c, &p);
+        p.c.download();
+        if (i == 0) {
+          exact.assign(static_cast<size_t>(rows * cols), 0);
+          size = exact;
+          for (int64_t t = 0; t < c.t; ++t)
+            for (int64_t k = 0; k < rows; ++k) {
+              const double u = p.a.get(t * rows + k);
+              for (int64_t n = 0; n < cols; ++n) {
+                const double term = u * p.b.get(t * cols + n);
+                exact[static_cast<size_t>(k * cols + n)] += term;
+                size[static_cast<size_t>(k * cols + n)] += fabs(term);
+              }
+            }
+        }
+        for (int64_t e = 0; e < rows * cols; ++e) {
+          const double error = fabs(p.c.get(e) - exact[static_cast<size_t>(e)]) / size[static_cast<size_t>(e)];
+          rms[i] += error * error / static_cast<double>(rows * cols);
+          if (!(error <= most[i])) most[i] = error;
+        }
+        rms[i] = sqrt(rms[i]);
+        printf("  %lld k, %s: %s rms %.2e, largest %.2e\n", (long long)contraction,
+               positive ? "uniform in [0, 1]" : "both signs", p.plan.kernel, rms[i], most[i]);
+      }
+      CHECK(rms[1] <= 1.5 * rms[0] && most[1] <= 2 * most[0], "bfloat16 parts: %.3g, float32: %.3g", rms[1], rms[0]);
+      CHECK(rms[2] <= 0x1p-11, "TF32: %.3g", rms[2]);
+    }
+  }
+  // Values near float32's largest stay finite, and a NaN and an infinity reach no other row or column.
+  for (int32_t precision : {DXDW_PRECISION_BF16X3, DXDW_PRECISION_TF32}) {
+    ProductCase c;
+    c.function = DXDW_Y, c.t = 130, c.k = 160, c.n = 200, c.precision = precision;
+    describe(c, "precision of large values");
+    Products p;
+    p.a.lay_out(Type::f32, {c.t, c.k}, {c.k, 1}, 0);
+    p.b.lay_out(Type::f32, {c.k, c.n}, {c.n, 1}, 0);
+    p.c.lay_out(Type::f32, {c.t, c.n}, {c.n, 1}, 0);
+    for (int64_t e = 0; e < p.a.count(); ++e) p.a.set(e, e % c.k == 3 ? 0x1.fep127f : 0.0f);
+    for (int64_t e = 0; e < p.b.count(); ++e) p.b.set(e, 0x1p-20f);
+    if (precision == DXDW_PRECISION_BF16X3) p.a.set(5 * c.k + 3, 0x1.fffffep127f);
+    p.a.set(7 * c.k + 9, NAN);
+    p.b.set(11 * c.n + 13, INFINITY);
+    for (Operand *o : {&p.a, &p.b, &p.c}) o->upload();
+    call(c, &p);
+    p.c.download();
+    for (int64_t i = 0; i < c.t; ++i)
+      for (int64_t j = 0; j < c.n; ++j) {
+        const float got = p.c.get(i * c.n + j);
+        if (i == 7 || j == 13)
+          CHECK(isnan(got), "[%lld, %lld] is %g", (long long)i, (long long)j, got);  // 0 . infinity
+        else
+          CHECK(got == (i == 5 && precision == DXDW_PRECISION_BF16X3 ? 0x1.fffffep107f : 0x1.fep107f),
+                "[%lld, %lld] is %a", (long long)i, (long long)j, got);
+      }
+  }
+  printf("precision: fine\n");
+}
+
 // A deterministic split equals dw_reduce over the partials that each slice's own call assigns, to the bit.
 void part_slices() {
   const int cases = reduced ? 6 : 60;
@@ -439,6 +543,7 @@ void part_slices() {
     c.function = DXDW_DW;
     c.t = random.between(2, reduced ? 300 : 3000), c.k = random.between(1, 300), c.n = random.between(1, 300);
     c.in = kTypes[i % 3];
+    if (c.in == Type::f32) c.precision = static_cast<int32_t>(random.between(0, DXDW_PRECISION_BF16X3));
     c.accumulate = static_cast<int32_t>(random.between(1, 2));
     c.split = static_cast<int32_t>(random.between(2, c.t < 12 ? c.t : 12));
     c.friendly = random.one_in(2);
@@ -459,6 +564,7 @@ void part_slices() {
     dxdw_options assign = {};
     assign.size = sizeof assign;
     assign.accumulate = DXDW_ASSIGN;
+    assign.precision = c.precision;
     for (int64_t s = 0; s < c.split; ++s) {
       const int64_t first = s * chunk < c.t ? s * chunk : c.t, end = first + chunk < c.t ? first + chunk : c.t;
       dxdw_tensor x = whole.a.tensor(), dy = whole.b.tensor(), part = partials.tensor();
@@ -523,15 +629,23 @@ void part_determinism() {
     Type in;
     int32_t split;
     bool friendly;
-  } shapes[] = {{4096, 512, 512, Type::bf16, 0, true},  {3000, 264, 520, Type::bf16, 7, true},
-                {2048, 384, 640, Type::f16, 1, true},   {1500, 257, 131, Type::bf16, 4, false},
-                {1000, 120, 50, Type::f16, 3, false},   {2000, 130, 200, Type::f32, 8, false},
-                {8192, 256, 256, Type::bf16, 32, true}, {512, 1024, 1024, Type::bf16, 0, true}};
+    int32_t precision = DXDW_PRECISION_DEFAULT;
+  } shapes[] = {{4096, 512, 512, Type::bf16, 0, true},
+                {3000, 264, 520, Type::bf16, 7, true},
+                {2048, 384, 640, Type::f16, 1, true},
+                {1500, 257, 131, Type::bf16, 4, false},
+                {1000, 120, 50, Type::f16, 3, false},
+                {2000, 130, 200, Type::f32, 8, false},
+                {8192, 256, 256, Type::bf16, 32, true},
+                {512, 1024, 1024, Type::bf16, 0, true},
+                {3000, 264, 520, Type::f32, 0, false, DXDW_PRECISION_BF16X3},
+                {2000, 400, 300, Type::f32, 5, true, DXDW_PRECISION_TF32}};
   for (const auto &s : shapes) {
     ProductCase c;
     c.function = DXDW_DW;
     c.t = reduced ? s.t / 8 : s.t, c.k = s.k, c.n = s.n, c.in = s.in, c.split = s.split, c.friendly = s.friendly;
     c.accumulate = DXDW_ADD;
+    c.precision = s.precision;
     describe(c, "determinism");
     Products p;
     prepare(c, &p);
@@ -575,7 +689,16 @@ void part_determinism() {
 
 // Row i of Y has the same bits for every number of rows.
 void part_batch() {
-  for (Type type : kTypes) {
+  const struct {
+    Type type;
+    int32_t precision;
+  } arms[] = {{Type::f32, DXDW_PRECISION_DEFAULT},
+              {Type::f32, DXDW_PRECISION_TF32},
+              {Type::f32, DXDW_PRECISION_BF16X3},
+              {Type::f16, DXDW_PRECISION_DEFAULT},
+              {Type::bf16, DXDW_PRECISION_DEFAULT}};
+  for (const auto &arm : arms) {
+    const Type type = arm.type;
     const int64_t counts[] = {300, 1, 2, 16, 129};
     std::vector<float> rows;
     for (int64_t t : counts) {
@@ -583,6 +706,7 @@ void part_batch() {
         ProductCase c;
         c.function = function, c.t = t, c.k = 264, c.n = 520, c.in = type, c.out = Type::f32, c.friendly = true;
         c.flags = DXDW_BATCH_INVARIANT;
+        c.precision = arm.precision;
         describe(c, "batch");
         Products p;
         Random random{4};
@@ -1111,12 +1235,11 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},     {"copies", part_copies},
-                           {"parity", part_parity},     {"exact", part_exact},
-                           {"slices", part_slices},     {"batch", part_batch},
-                           {"weighted", part_weighted}, {"faults", part_faults},
-                           {"streams", part_streams},   {"determinism", part_determinism},
-                           {"threads", part_threads},   {"large", part_large}};
+constexpr Part kParts[] = {{"values", part_values},   {"copies", part_copies},           {"parity", part_parity},
+                           {"exact", part_exact},     {"precision", part_precision},     {"slices", part_slices},
+                           {"batch", part_batch},     {"weighted", part_weighted},       {"faults", part_faults},
+                           {"streams", part_streams}, {"determinism", part_determinism}, {"threads", part_threads},
+                           {"large", part_large}};
 
 }  // namespace
 

@@ -139,6 +139,42 @@ void test_precision() {
   }
 }
 
+// Precisions by name reach the tensor cores where they are, and only for float32 operands; all others stay float32.
+void test_named_precision() {
+  for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW})
+    for (int32_t precision : {DXDW_PRECISION_TF32, DXDW_PRECISION_BF16X3}) {
+      Product p = product(function, DType::f32, 500, 300, 700);
+      p.precision = precision;
+      const gpu::ProductPlan plan = gpu::plan_product(p, function, kH200);
+      CHECK(plan.kernel == (precision == DXDW_PRECISION_TF32 ? gpu::kTf32 : gpu::kBf16x3), "precision %d", precision);
+      // Both operands stand in the workspace, one behind the other, every part of every line.
+      const uint64_t element = precision == DXDW_PRECISION_TF32 ? 4 : 6;
+      const uint64_t bytes_a = static_cast<uint64_t>(plan.work.a.rows * plan.split * plan.pack_a_pitch) * element;
+      const uint64_t bytes_b = static_cast<uint64_t>(plan.work.b.cols * plan.split * plan.pack_b_pitch) * element;
+      CHECK(
+          plan.pack_a && plan.pack_b && plan.pack_a_pitch % gpu::kPartsPadding == 0 && plan.pack_a_pitch >= plan.chunk,
+          "%s", gpu::explain(plan, kH200).text);
+      CHECK(plan.pack_b_at >= plan.pack_a_at + bytes_a && plan.workspace_bytes >= plan.pack_b_at + bytes_b, "%s",
+            gpu::explain(plan, kH200).text);
+      CHECK(gpu::plan_product(p, function, kA100).kernel == gpu::kSimt, "capability 8.0");
+      CHECK(gpu::plan_product(p, function, {100, 148}).kernel == gpu::kSimt, "a newer chip must not run sm_90a code");
+      p = product(function, DType::f32, 500, 16, 16);
+      p.precision = precision;
+      CHECK(gpu::plan_product(p, function, kH200).kernel == gpu::kSimt, "few weights");
+      p = product(function, DType::bf16, 500, 300, 700);
+      p.precision = precision;
+      CHECK(gpu::plan_product(p, function, kH200).kernel == gpu::kHopper, "16-bit operands are as by default");
+    }
+}
+
+// Small products are spread over many blocks.
+void test_small() {
+  for (DType type : {DType::f32, DType::bf16}) {
+    const gpu::ProductPlan p = gpu::plan_product(product(DXDW_DW, type, 64, 64, 64), DXDW_DW, kH200);
+    CHECK(p.tiles >= 4 && p.workspace_bytes == 0, "%s", gpu::explain(p, kH200).text);
+  }
+}
+
 // More tiles and slices than 32 bits can count must not reach the kernel that counts them so.
 void test_huge() {
   Product p = product(DXDW_DW, DType::bf16, 1 << 20, 100000, 100000, 1 << 20);
@@ -182,6 +218,8 @@ int main() {
   test_layout();
   test_rows();
   test_precision();
+  test_named_precision();
+  test_small();
   test_huge();
   test_split();
   test_same_kernel();

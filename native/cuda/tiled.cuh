@@ -1,0 +1,79 @@
+// What the kernels that take operands of any stride share: their arguments, and which tile a block works on.
+#pragma once
+
+#include "kernels.hpp"
+#include "ptx.cuh"
+#include "types.cuh"
+
+namespace dxdw {
+namespace cuda {
+
+struct StridedOperand {
+  const char *data;
+  int64_t line_stride;  // between rows of A, columns of B
+  int64_t k_stride;
+  int64_t lines;
+  bool k_inner;  // the contraction is the direction to read along
+  bool aligned;  // chunks of 16 bytes along that direction
+};
+
+struct TiledArguments {
+  StridedOperand a, b;
+  Target c;
+  int64_t contraction, chunk;
+  int64_t tiles_m, tiles_n, units;  // units = tiles * slices
+};
+
+inline TiledArguments tiled_arguments(const gpu::ProductPlan &p, const Target &target) {
+  const Product &w = p.work;
+  return {{w.a.data, w.a.row_stride, w.a.col_stride, w.a.rows, p.a.contraction_inner, p.a.aligned},
+          {w.b.data, w.b.col_stride, w.b.row_stride, w.b.cols, p.b.contraction_inner, p.b.aligned},
+          target,
+          w.contraction(),
+          p.chunk,
+          p.tiles_m,
+          p.tiles_n,
+          p.tiles * p.split};
+}
+
+struct TileUnit {
+  int64_t slice, row0, col0;
+  int64_t first_k, length;
+};
+
+// Eight rows of tiles are walked together, so that the blocks at work share lines of both operands in the cache.
+template <int kTile>
+__device__ __forceinline__ TileUnit tile_unit(const TiledArguments &p, int64_t unit) {
+  const int64_t tiles = p.tiles_m * p.tiles_n, tile = unit % tiles;
+  const int64_t band = tile / (8 * p.tiles_n), in_band = tile % (8 * p.tiles_n);
+  const int64_t band_rows = min(int64_t{8}, p.tiles_m - 8 * band);
+  TileUnit u;
+  u.slice = unit / tiles;
+  u.row0 = (8 * band + in_band % band_rows) * kTile;
+  u.col0 = in_band / band_rows * kTile;
+  u.first_k = min(u.slice * p.chunk, p.contraction);
+  u.length = min(p.chunk, p.contraction - u.first_k);
+  return u;
+}
+
+// ---- Copies to shared memory that run beside the arithmetic (capability 8.0) ----
+
+// 16 bytes of which the first `bytes` come from memory and the rest are 0.
+__device__ __forceinline__ void copy_async_16(uint32_t shared, const void *global, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes));
+}
+
+// 4 bytes, or 0.
+__device__ __forceinline__ void copy_async_4(uint32_t shared, const void *global, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(inside ? 4 : 0));
+}
+
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace cuda
+}  // namespace dxdw
