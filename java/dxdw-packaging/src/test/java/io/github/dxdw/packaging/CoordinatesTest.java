@@ -1,10 +1,14 @@
 package io.github.dxdw.packaging;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.w3c.dom.Element;
@@ -36,5 +40,36 @@ class CoordinatesTest {
         Build.dependencies(Build.pom("java/dxdw-all/pom.xml")));
     Path jar = Build.ROOT.resolve("java/dxdw-natives/target/dxdw-all.jar");
     assertEquals(Set.of("META-INF/LICENSE", "META-INF/MANIFEST.MF"), Set.copyOf(Build.names(jar)));
+  }
+
+  /** The dependencies of a Gradle build, as artifact or artifact:classifier, platforms left out. */
+  private static List<String> gradleDependencies(String text) {
+    Matcher found =
+        Pattern.compile("(?m)^ *(?:implementation|runtimeOnly)\\(\"io\\.github\\.dxdw:(.*)\"\\)")
+            .matcher(text);
+    List<String> dependencies = new ArrayList<>();
+    while (found.find()) {
+      dependencies.add(found.group(1).replace("::", ":"));
+    }
+    return dependencies;
+  }
+
+  @Test
+  @DisplayName("K12: guards against samples of another version, or that pull several platforms")
+  void samples() throws Exception {
+    List<String> one = List.of("dxdw", "dxdw-natives:linux-x86_64");
+    for (String name : List.of("maven", "spring-boot", "jlink", "fat-jar")) {
+      Element pom = Build.pom("samples/" + name + "/pom.xml");
+      Element properties = Build.children(pom, "properties").getFirst();
+      assertEquals(Build.VERSION, Build.value(properties, "dxdw.version"), name);
+      assertEquals(
+          name.equals("fat-jar") ? List.of("dxdw-all") : one, Build.dependencies(pom), name);
+    }
+    String gradle = Build.text("samples/gradle/build.gradle.kts");
+    assertEquals(one, gradleDependencies(gradle));
+    assertTrue(
+        gradle.contains(
+            "implementation(platform(\"io.github.dxdw:dxdw-bom:" + Build.VERSION + "\"))"));
+    assertTrue(gradle.contains("--enable-native-access=ALL-UNNAMED"));
   }
 }

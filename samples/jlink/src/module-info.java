@@ -1,0 +1,4 @@
+/** The sample as a module. */
+module sample {
+  requires io.github.dxdw;
+}
