@@ -1063,7 +1063,7 @@ public final class Dxdw {
    * @throws DxdwException if the call fails behind these checks
    */
   public static void clipFactor(Tensor norm, Tensor scale, double maxNorm, Options options) {
-    frameClipFactor(norm, scale, options).scalars(maxNorm).run(Frame.CLIP_FACTOR, 1, 1);
+    frameClipFactor(norm, scale, options).scalar(0, maxNorm).run(Frame.CLIP_FACTOR, 1, 1);
   }
 
   // ---- sgd ----
@@ -1138,7 +1138,10 @@ public final class Dxdw {
       boolean nesterov,
       Options options) {
     frameSgd(p, g, velocity, copy, scale, options)
-        .scalars(lr, momentum, weightDecay, nesterov ? 1 : 0)
+        .scalar(0, lr)
+        .scalar(1, momentum)
+        .scalar(2, weightDecay)
+        .scalar(3, nesterov ? 1 : 0)
         .run(Frame.SGD, 1, 1);
   }
 
@@ -1224,7 +1227,12 @@ public final class Dxdw {
       long step,
       Options options) {
     frameAdamw(p, g, m, v, copy, scale, options)
-        .scalars(lr, beta1, beta2, eps, weightDecay, step)
+        .scalar(0, lr)
+        .scalar(1, beta1)
+        .scalar(2, beta2)
+        .scalar(3, eps)
+        .scalar(4, weightDecay)
+        .scalar(5, step)
         .run(Frame.ADAMW, 1, 1);
   }
 

@@ -263,8 +263,8 @@ public final class Frame {
     return before;
   }
 
-  /** Sets the function's own numbers, after the options, if there are any. */
-  public Frame scalars(double... values) {
+  /** Sets one of the function's own numbers, after the options, if there are any. */
+  public Frame scalar(int index, double value) {
     long words = base + OPTIONS;
     if (options != optionsMemory) {
       put(words, OPTIONS_BYTES);
@@ -273,9 +273,7 @@ public final class Frame {
       }
       options = optionsMemory;
     }
-    for (int i = 0; i < values.length; ++i) {
-      put(words + SCALARS + 8L * i, Double.doubleToRawLongBits(values[i]));
-    }
+    put(words + SCALARS + 8L * index, Double.doubleToRawLongBits(value));
     return this;
   }
 
