@@ -6,4 +6,5 @@ module io.github.dxdw {
   requires static jdk.jfr;
 
   exports io.github.dxdw;
+  exports io.github.dxdw.autograd;
 }

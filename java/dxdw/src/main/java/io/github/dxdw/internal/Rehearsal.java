@@ -20,9 +20,18 @@ public final class Rehearsal {
 
   /** Runs {@code work} on this thread in rehearsal. */
   public void run(Runnable work) {
+    run(this, work);
+  }
+
+  /** Runs {@code work} on this thread as ever, whether or not there is a rehearsal. */
+  public static void outside(Runnable work) {
+    run(null, work);
+  }
+
+  private static void run(Rehearsal rehearsal, Runnable work) {
     Library.require();
     Frame frame = Frame.current();
-    Rehearsal outer = frame.rehearse(this);
+    Rehearsal outer = frame.rehearse(rehearsal);
     try {
       work.run();
     } finally {
