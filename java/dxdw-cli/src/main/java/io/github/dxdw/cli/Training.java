@@ -41,8 +41,9 @@ final class Training {
                 IntStream.concat(IntStream.of(train.features()), IntStream.of(hidden)),
                 IntStream.of(train.classes()))
             .toArray();
-    try (Arena arena = Arena.ofShared()) {
-      Network network = new Network(arena, backend, recipe.microBatchRows(), options.seed(), sizes);
+    try (Arena arena = Arena.ofShared();
+        Network network =
+            new Network(arena, backend, recipe.microBatchRows(), options.seed(), sizes)) {
       print(
           "%s: %d examples, %d held out; network %s, %s on %s, seed %d",
           train.name(),

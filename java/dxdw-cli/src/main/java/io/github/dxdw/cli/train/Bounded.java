@@ -2,8 +2,7 @@ package io.github.dxdw.cli.train;
 
 import io.github.dxdw.DType;
 import io.github.dxdw.Tensor;
-import java.lang.foreign.Arena;
-import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 
 /**
  * A matrix of fp64 values, each with a bound on how far a computation in smaller types may lie from
@@ -20,6 +19,9 @@ final class Bounded {
   private static final double FLOAT32_UNIT = 0x1p-24;
   private static final double FLOAT32_TINY = 0x1p-126;
 
+  /** Roundings of a share besides those of the sum: exponential functions are good to a few. */
+  private static final int SOFTMAX_ROUNDINGS = 16;
+
   final int rows;
   final int columns;
   final double[] value;
@@ -32,16 +34,13 @@ final class Bounded {
     this.error = new double[rows * columns];
   }
 
-  /** The first {@code rows} rows of what the kernels see of {@code mirror}: exact. */
-  static Bounded of(Mirror mirror, int rows) {
-    try (Arena arena = Arena.ofConfined()) {
-      Tensor seen = mirror.readOperand(arena, rows);
-      Bounded result = new Bounded(rows, (int) seen.size(1));
-      for (int i = 0; i < result.value.length; i++) {
-        result.value[i] = seen.segment().getAtIndex(ValueLayout.JAVA_FLOAT, i);
-      }
-      return result;
-    }
+  /** What a tensor holds, exactly: a matrix, or a vector as one row. */
+  static Bounded of(Tensor tensor) {
+    int columns = (int) tensor.size(tensor.rank() - 1);
+    Bounded result = new Bounded((int) tensor.elementCount() / columns, columns);
+    float[] values = tensor.toFloatArray();
+    Arrays.setAll(result.value, i -> values[i]);
+    return result;
   }
 
   Bounded transpose() {
@@ -117,8 +116,8 @@ final class Bounded {
   }
 
   /**
-   * softmax(row) - onehot(label) of each row. An error of at most d in all logits multiplies a
-   * share by exp(±2d).
+   * softmax(row) - onehot(label) of each row, computed in float32. An error of at most d in all
+   * logits multiplies a share by exp(±2d); exponentials, their sum and the quotient add some more.
    */
   Bounded softmaxGradient(int[] labels) {
     Bounded result = new Bounded(rows, columns);
@@ -129,11 +128,12 @@ final class Bounded {
         row[j] = value[i * columns + j];
         worst = Math.max(worst, error[i * columns + j]);
       }
-      Network.softmaxLoss(row, labels[i]);
+      softmaxLoss(row, labels[i]);
       for (int j = 0; j < columns; j++) {
         double share = row[j] + (j == labels[i] ? 1 : 0);
         result.value[i * columns + j] = row[j];
-        result.error[i * columns + j] = share * Math.expm1(2 * worst);
+        result.error[i * columns + j] =
+            share * (Math.expm1(2 * worst) + (columns + SOFTMAX_ROUNDINGS) * FLOAT32_UNIT);
       }
     }
     return result.roundTo(DType.FLOAT32);
@@ -153,5 +153,23 @@ final class Bounded {
       error[i] += unit * (Math.abs(value[i]) + error[i]) + tiny;
     }
     return this;
+  }
+
+  /**
+   * Returns -log softmax(logits)[label] and replaces the logits by the loss's gradient:
+   * softmax(logits) - onehot(label).
+   */
+  static double softmaxLoss(double[] logits, int label) {
+    double max = Arrays.stream(logits).max().orElseThrow();
+    double sum = 0;
+    double labelLogit = logits[label];
+    for (int c = 0; c < logits.length; c++) {
+      logits[c] = StrictMath.exp(logits[c] - max);
+      sum += logits[c];
+    }
+    for (int c = 0; c < logits.length; c++) {
+      logits[c] = logits[c] / sum - (c == label ? 1 : 0);
+    }
+    return StrictMath.log(sum) + max - labelLogit;
   }
 }

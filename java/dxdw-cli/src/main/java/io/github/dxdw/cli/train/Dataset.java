@@ -76,19 +76,16 @@ public final class Dataset {
   }
 
   /**
-   * Copies the values of the examples {@code order[from]} to {@code order[to - 1]} to {@code
-   * destination}, a compact tensor in host memory of any type, from row {@code row} on.
+   * Copies the examples {@code order[from]} to {@code order[to - 1]} to compact tensors in host
+   * memory, the values to one of any type, the labels to one of int32.
    */
-  void copyFeatures(int[] order, int from, int to, Tensor destination, int row) {
+  void copy(int[] order, int from, int to, Tensor destination, Tensor destinationLabels) {
     Tensor source = values(destination.dtype());
     long bytes = (long) features * source.dtype().byteSize();
     for (int i = from; i < to; i++) {
       MemorySegment.copy(
-          source.segment(),
-          order[i] * bytes,
-          destination.segment(),
-          (row + i - from) * bytes,
-          bytes);
+          source.segment(), order[i] * bytes, destination.segment(), (i - from) * bytes, bytes);
+      destinationLabels.segment().setAtIndex(ValueLayout.JAVA_INT, i - from, labels[order[i]]);
     }
   }
 

@@ -1,7 +1,7 @@
 package io.github.dxdw.cli.train;
 
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
+import io.github.dxdw.Tensor;
+import io.github.dxdw.autograd.Parameter;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -56,10 +56,9 @@ public final class GradientCheck {
     this.network = network;
     this.backend = backend;
     for (Parameter parameter : network.parameters()) {
-      expected.add(
-          new Bounded(
-              (int) parameter.values().operand().size(0),
-              (int) parameter.values().operand().size(1)));
+      Tensor values = parameter.tensor();
+      int columns = (int) values.size(values.rank() - 1);
+      expected.add(new Bounded((int) values.elementCount() / columns, columns));
     }
   }
 
@@ -74,7 +73,7 @@ public final class GradientCheck {
     GradientCheck check = new GradientCheck(network, backend);
     check.accumulate(data, recipe);
     check.compareParameters();
-    network.zeroGradients();
+    network.parameters().forEach(parameter -> parameter.buffer().zero());
     return check.results();
   }
 
@@ -84,11 +83,11 @@ public final class GradientCheck {
 
   void accumulate(Dataset data, Recipe recipe) {
     int[] order = Dataset.inOrder(Math.min(data.size(), recipe.stepRows()));
+    network.keepActivations(true);
     for (int from = 0; from < order.length; from += recipe.microBatchRows()) {
       int to = Math.min(from + recipe.microBatchRows(), order.length);
       network.load(data, order, from, to);
       network.forward();
-      network.score(data, order, from);
       network.backward();
       int[] labels = new int[to - from];
       for (int i = 0; i < labels.length; i++) {
@@ -96,6 +95,7 @@ public final class GradientCheck {
       }
       reference(labels);
     }
+    network.keepActivations(false);
   }
 
   /**
@@ -103,46 +103,45 @@ public final class GradientCheck {
    * expected of dW and db.
    */
   private void reference(int[] labels) {
-    List<Dense> layers = network.layers();
+    int layers = network.parameters().size() / 2;
     int rows = labels.length;
+    List<Bounded> weights = new ArrayList<>();
     List<Bounded> inputs = new ArrayList<>();
     List<Bounded> outputs = new ArrayList<>();
-    Bounded input = Bounded.of(layers.getFirst().input, rows);
-    for (Dense layer : layers) {
-      Bounded output = new Bounded(rows, layer.outputs);
-      output.addRow(Bounded.of(layer.bias.values(), 1));
-      output.addProduct(input, Bounded.of(layer.weights.values(), layer.inputs), layer.inputs + 1);
+    Bounded input = Bounded.of(network.input().tensor());
+    for (int i = 0; i < layers; i++) {
+      weights.add(Bounded.of(network.parameters().get(2 * i).tensor()));
+      Bounded bias = Bounded.of(network.parameters().get(2 * i + 1).tensor());
+      Bounded output = new Bounded(rows, bias.columns);
+      output.addRow(bias);
+      output.addProduct(input, weights.get(i), input.columns + 1);
       inputs.add(input);
-      outputs.add(output);
-      input = output.relu().roundTo(backend.type());
+      outputs.add(i + 1 < layers ? output.roundTo(backend.type()) : output);
+      input = output.relu();
     }
     Bounded gradient = outputs.getLast().softmaxGradient(labels).roundTo(backend.type());
-    for (int i = layers.size() - 1; i >= 0; i--) {
-      Dense layer = layers.get(i);
+    for (int i = layers - 1; i >= 0; i--) {
       Bounded ones = new Bounded(1, rows);
       Arrays.fill(ones.value, 1);
       int additions = 2 * rows + 1;
       expected.get(2 * i).addProduct(inputs.get(i).transpose(), gradient, additions);
       expected.get(2 * i + 1).addProduct(ones, gradient, additions);
       if (i > 0) {
-        Bounded inputGradient = new Bounded(rows, layer.inputs);
-        inputGradient.addProduct(
-            gradient, Bounded.of(layer.weights.values(), layer.inputs).transpose(), layer.outputs);
-        record(compare("layer " + (i + 1) + " dX", inputGradient, layer.inputGradient::get));
-        gradient = inputGradient.reluGradient(outputs.get(i - 1)).roundTo(backend.type());
+        Bounded inputGradient = new Bounded(rows, inputs.get(i).columns);
+        inputGradient.addProduct(gradient, weights.get(i).transpose(), gradient.columns);
+        inputGradient.roundTo(backend.type());
+        Tensor computed = network.activations().get(i - 1).gradient();
+        record(compare("layer " + (i + 1) + " dX", inputGradient, computed.toFloatArray()));
+        gradient = inputGradient.reluGradient(outputs.get(i - 1));
       }
     }
   }
 
   void compareParameters() {
-    List<Parameter> parameters = network.parameters();
-    for (int i = 0; i < parameters.size(); i++) {
-      MemorySegment gradient = parameters.get(i).readGradient().segment();
-      record(
-          compare(
-              parameters.get(i).name(),
-              expected.get(i),
-              at -> gradient.getAtIndex(ValueLayout.JAVA_FLOAT, at)));
+    for (int i = 0; i < expected.size(); i++) {
+      String name = "layer " + (i / 2 + 1) + (i % 2 == 0 ? " dW" : " db");
+      float[] gradient = network.parameters().get(i).gradient().toFloatArray();
+      record(compare(name, expected.get(i), gradient));
     }
   }
 
@@ -159,18 +158,13 @@ public final class GradientCheck {
     return error == 0 ? 0 : Double.isNaN(error / bound) ? Double.POSITIVE_INFINITY : error / bound;
   }
 
-  /** A float32 gradient, element by element in row-major order. */
-  interface Elements {
-    float at(long index);
-  }
-
   /**
    * The element of {@code actual} that lies farthest from {@code expected}, measured by its bound.
    */
-  static Result compare(String name, Bounded expected, Elements actual) {
+  static Result compare(String name, Bounded expected, float[] actual) {
     Result worst = new Result(name, 0, 0, 0, expected.error.length == 0 ? 0 : expected.error[0]);
     for (int i = 0; i < expected.value.length; i++) {
-      double error = Math.abs(actual.at(i) - expected.value[i]);
+      double error = Math.abs(actual[i] - expected.value[i]);
       if (ratio(error, expected.error[i]) > ratio(worst.error(), worst.bound())) {
         worst =
             new Result(name, i / expected.columns, i % expected.columns, error, expected.error[i]);

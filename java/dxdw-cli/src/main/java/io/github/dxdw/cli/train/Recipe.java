@@ -1,5 +1,8 @@
 package io.github.dxdw.cli.train;
 
+import io.github.dxdw.autograd.Optimizer;
+import io.github.dxdw.autograd.Parameter;
+import java.lang.foreign.Arena;
 import java.util.List;
 
 /**
@@ -10,16 +13,16 @@ import java.util.List;
  * @param microBatches micro-batches whose gradients are added up for one step
  * @param rule how a step moves the weights
  * @param learningRate in the first epoch; falls to zero along half a cosine
- * @param decay share of each weight, times the learning rate, that a step takes away
+ * @param decay weight decay, as the rule has it
  */
 public record Recipe(
     int epochs, int microBatchRows, int microBatches, Rule rule, float learningRate, float decay) {
 
   /** How a step moves the weights. */
   public enum Rule {
-    /** See {@link Adam}. */
+    /** {@link Optimizer#adamW} with its usual numbers. */
     ADAM,
-    /** See {@link Momentum}. */
+    /** {@link Optimizer#sgd} with a momentum of 0.9. */
     MOMENTUM
   }
 
@@ -42,11 +45,11 @@ public record Recipe(
     return microBatchRows * microBatches;
   }
 
-  /** What moves {@code parameters} as this recipe says. */
-  Optimiser optimiser(List<Parameter> parameters, Team team) {
+  /** What moves {@code parameters} as this recipe says; its memory lives as long as the arena. */
+  Optimizer optimizer(Arena arena, List<Parameter> parameters) {
     return switch (rule) {
-      case ADAM -> new Adam(parameters, decay);
-      case MOMENTUM -> new Momentum(parameters, decay, team);
+      case ADAM -> Optimizer.adamW(arena, parameters, 0.9, 0.999, 1e-8, decay);
+      case MOMENTUM -> Optimizer.sgd(arena, parameters, 0.9, decay, false);
     };
   }
 

@@ -1,5 +1,6 @@
 package io.github.dxdw.cli.train;
 
+import io.github.dxdw.autograd.Optimizer;
 import java.util.Random;
 
 /**
@@ -12,7 +13,7 @@ public final class Trainer {
   private final Network network;
   private final Dataset data;
   private final Recipe recipe;
-  private final Optimiser optimiser;
+  private final Optimizer optimizer;
   private final Random random;
   private int epochs;
 
@@ -21,7 +22,7 @@ public final class Trainer {
     this.network = network;
     this.data = data;
     this.recipe = recipe;
-    this.optimiser = recipe.optimiser(network.parameters(), network.team());
+    this.optimizer = network.optimizer(recipe);
     this.random = new Random(seed);
   }
 
@@ -43,8 +44,7 @@ public final class Trainer {
     for (int from = 0; from < order.length; from += recipe.stepRows()) {
       int to = Math.min(from + recipe.stepRows(), order.length);
       score = score.plus(accumulate(order, from, to));
-      optimiser.step(rate, 1f / (to - from));
-      network.zeroGradients();
+      optimizer.step(rate, 1f / (to - from));
       onStep.run();
     }
     return score;
@@ -59,7 +59,7 @@ public final class Trainer {
     for (int start = from; start < to; start += recipe.microBatchRows()) {
       network.load(data, order, start, Math.min(start + recipe.microBatchRows(), to));
       network.forward();
-      score = score.plus(network.score(data, order, start));
+      score = score.plus(network.score());
       network.backward();
     }
     return score;
@@ -72,7 +72,7 @@ public final class Trainer {
     for (int from = 0; from < order.length; from += network.maxRows()) {
       network.load(data, order, from, Math.min(from + network.maxRows(), order.length));
       network.forward();
-      score = score.plus(network.score(data, order, from));
+      score = score.plus(network.score());
     }
     return score;
   }

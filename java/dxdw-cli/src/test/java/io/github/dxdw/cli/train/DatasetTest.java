@@ -26,7 +26,10 @@ class DatasetTest {
     assertArrayEquals(new int[] {0, 1, 2}, IntStream.range(0, 3).map(digits::label).toArray());
     try (Arena arena = Arena.ofConfined()) {
       Tensor rows = Tensor.allocate(arena, DType.BFLOAT16, 2, 64);
-      digits.copyFeatures(new int[] {9, 8, 0}, 1, 3, rows, 0);
+      Tensor labels = Tensor.allocate(arena, DType.INT32, 2);
+      digits.copy(new int[] {9, 8, 0}, 1, 3, rows, labels);
+      assertEquals(8, labels.getInt(0));
+      assertEquals(0, labels.getInt(1));
       assertEquals(5 / 16f, rows.get(1, 2));
       assertEquals(13 / 16f, rows.get(1, 3));
       assertEquals(9 / 16f, rows.get(0, 2));
@@ -51,10 +54,12 @@ class DatasetTest {
     Map<Float, Integer> seen = new HashMap<>();
     try (Arena arena = Arena.ofConfined()) {
       Tensor value = Tensor.allocate(arena, DType.FLOAT32, 1, 1);
+      Tensor label = Tensor.allocate(arena, DType.INT32, 1);
       for (Dataset part : parts) {
         int[] order = Dataset.inOrder(part.size());
         for (int i = 0; i < part.size(); i++) {
-          part.copyFeatures(order, i, i + 1, value, 0);
+          part.copy(order, i, i + 1, value, label);
+          assertEquals(part.label(i), label.getInt(0));
           seen.put(value.get(0, 0), part.label(i));
         }
       }
@@ -82,7 +87,7 @@ class DatasetTest {
   @Test
   void softmaxLossAndItsGradient() {
     double[] logits = {1000, 1000};
-    assertEquals(Math.log(2), Network.softmaxLoss(logits, 0), 1e-12);
+    assertEquals(Math.log(2), Bounded.softmaxLoss(logits, 0), 1e-12);
     assertArrayEquals(new double[] {-0.5, 0.5}, logits, 1e-12);
   }
 }
