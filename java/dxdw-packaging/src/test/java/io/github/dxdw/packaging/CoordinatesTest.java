@@ -72,4 +72,31 @@ class CoordinatesTest {
             "implementation(platform(\"io.github.dxdw:dxdw-bom:" + Build.VERSION + "\"))"));
     assertTrue(gradle.contains("--enable-native-access=ALL-UNNAMED"));
   }
+
+  @Test
+  @DisplayName("guards against a page with coordinates that do not exist")
+  void page() {
+    String page = Build.text("docs/packaging.md");
+    List<String> named = new ArrayList<>();
+    Matcher dependency =
+        Pattern.compile(
+                "<artifactId>(.*)</artifactId>\\s*(?:<version>(.*)</version>\\s*)?"
+                    + "(?:<classifier>(.*)</classifier>)?")
+            .matcher(page);
+    while (dependency.find()) {
+      if (dependency.group(2) != null) {
+        assertEquals(Build.VERSION, dependency.group(2));
+      }
+      named.add(
+          dependency.group(1) + (dependency.group(3) == null ? "" : ":" + dependency.group(3)));
+    }
+    assertEquals(List.of("dxdw-all", "dxdw-bom", "dxdw", "dxdw-natives:linux-x86_64"), named);
+    assertEquals(List.of("dxdw", "dxdw-natives:linux-x86_64"), gradleDependencies(page));
+    assertTrue(page.contains("dxdw-bom:" + Build.VERSION), "the BOM for Gradle");
+    for (String artifact : EVERYTHING) {
+      String[] parts = artifact.split(":");
+      String row = "| `" + parts[0] + "` | " + (parts.length > 1 ? "`" + parts[1] + "` |" : "|");
+      assertTrue(page.contains(row), row);
+    }
+  }
 }

@@ -34,6 +34,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Finding and loading the native library, each time in a JVM of its own. */
 class LoaderTest {
   private static final int JVMS = 16;
+  private static final Path DOCUMENTATION = Path.of(System.getProperty("dxdw.test.root"), "docs");
 
   @TempDir Path folder;
   private Path userCache;
@@ -490,20 +491,15 @@ class LoaderTest {
   @Test
   @DisplayName("K11: guards against documented lines for jshell that do not work")
   void inJshell() throws Exception {
+    String page = Files.readString(DOCUMENTATION.resolve("packaging.md"));
+    String section = page.substring(page.indexOf("## jshell"), page.indexOf("## Modules"));
+    assertTrue(section.contains("jshell -R--enable-native-access=ALL-UNNAMED --class-path "));
+    int start = section.indexOf("```java\n") + "```java\n".length();
     Path script =
         Files.writeString(
             folder.resolve("dw.jsh"),
-            """
-            import io.github.dxdw.*
-            import java.lang.foreign.Arena
-            Arena arena = Arena.ofAuto()
-            Tensor x = Tensor.of(arena, new float[][] {{1, 2}, {3, 4}, {5, 6}, {7, 8}})
-            Tensor dY = Tensor.of(arena, new float[][] {{1, 0}, {0, 1}, {1, 1}, {2, 0}})
-            Tensor dW = Tensor.allocate(arena, DType.FLOAT32, 2, 2)
-            Dxdw.dw(x, dY, dW)
-            System.out.println(dW)
-            /exit
-            """);
+            section.substring(start, section.indexOf("```", start))
+                + "System.out.println(dW)\n/exit\n");
     jvm();
     Process process =
         new ProcessBuilder(
@@ -521,7 +517,7 @@ class LoaderTest {
     String warned = Files.readString(folder.resolve("jshell.err"));
     assertFalse(warned.contains("native-access"), warned);
     assertEquals(
-        "float32[2, 2] cpu\n[[20.0, 8.0],\n [24.0, 10.0]]",
+        "float32[2, 2] cpu\n[[1.0, 3.0],\n [2.0, 4.0]]",
         Files.readString(folder.resolve("jshell.out")).strip());
   }
 
