@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels.hpp"
+#include "normal_constants.hpp"
 #include "simd.hpp"
 
 namespace {
@@ -13,20 +14,17 @@ using dxdw::cpu::Stretch;
 // ---- exp and the normal distribution ----
 
 // e^(a + d), for |d| far below 1 and d the part of the exponent that a has no room for; 0 for exponents below -104,
-// infinite above 89. Off by at most 1 unit in the last place, or half of the smallest subnormal more.
-//
-// With n = round((a + d) / ln 2) and r = a + d - n ln 2, e^r = 1 + r + r^2 c(r); c is a minimax polynomial for |r| <=
-// ln 2 / 2 with a relative error of e^r of 3.1e-9. The upper part of ln 2 has 10 bits, so its products with n are
-// exact.
+// infinite above 89. Off by at most 1 unit in the last place, or half of the smallest subnormal more. With n = round((a
+// + d) / ln 2) and r = a + d - n ln 2 it is 2^n e^r; see normal_constants.hpp.
 DXDW_INLINE Vec v_exp_of_sum(Vec a, Vec d) {
   const Vec big = v_set(0x1.8p23f);
-  const Vec n = v_sub(v_add(v_mul(v_add(a, d), v_set(1.44269504f)), big), big);
-  const Vec r = v_add(v_fma(n, v_set(-0.693359375f), a), v_fma(n, v_set(2.12194440e-4f), d));
-  Vec c = v_set(0x1.6a23ccp-10f);
-  c = v_fma(c, r, v_set(0x1.123a20p-7f));
-  c = v_fma(c, r, v_set(0x1.5558f2p-5f));
-  c = v_fma(c, r, v_set(0x1.555492p-3f));
-  c = v_fma(c, r, v_set(0x1.fffffcp-2f));
+  const Vec n = v_sub(v_add(v_mul(v_add(a, d), v_set(dxdw::kPerLn2)), big), big);
+  const Vec r = v_add(v_fma(n, v_set(-dxdw::kLn2High), a), v_fma(n, v_set(-dxdw::kLn2Low), d));
+  Vec c = v_set(dxdw::kExp4);
+  c = v_fma(c, r, v_set(dxdw::kExp3));
+  c = v_fma(c, r, v_set(dxdw::kExp2));
+  c = v_fma(c, r, v_set(dxdw::kExp1));
+  c = v_fma(c, r, v_set(dxdw::kExp0));
   return v_scale(v_add(v_set(1.0f), v_fma(v_mul(r, r), c, r)), n);
 }
 
@@ -43,30 +41,29 @@ struct Normal {
   Vec density;  // phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
 };
 
-// With t = |x|, s = 1 / (1 + 0.3 t) and u = 2 s - 1: Phi(-t) = exp(-t^2 / 2) . s . P(u), P a minimax polynomial for t
-// up to 15 with a relative error of 3.5e-9; beyond 15, Phi(-t) is below all floats. t^2 needs twice the bits of a float:
-// t = h + l, h with 12 bits, so h^2 is exact and t^2 = h^2 + (t - h)(t + h).
+// By Phi(-t), t = |x|, as in normal_constants.hpp. t^2 needs twice the bits of a float: with h, t to 12 bits, h^2 is
+// exact and t^2 = h^2 + (t - h)(t + h).
 DXDW_INLINE Normal v_normal(Vec x) {
-  const Vec bounded = v_between(x, -15.0f, 15.0f);
+  const Vec bounded = v_between(x, -dxdw::kTailEnd, dxdw::kTailEnd);
   const Vec t = v_if_greater(v_zero(), bounded, v_sub(v_zero(), bounded), bounded);
   const Vec wide = v_mul(t, v_set(4097.0f));
   const Vec h = v_sub(wide, v_sub(wide, t));
   const Vec half = v_set(-0.5f);
   const Vec e = v_exp_of_sum(v_mul(half, v_mul(h, h)), v_mul(half, v_mul(v_sub(t, h), v_add(t, h))));
-  const Vec s = v_div(v_set(1.0f), v_fma(t, v_set(0.3f), v_set(1.0f)));
+  const Vec s = v_div(v_set(1.0f), v_fma(t, v_set(dxdw::kTailScale), v_set(1.0f)));
   const Vec u = v_fma(s, v_set(2.0f), v_set(-1.0f));
-  Vec p = v_set(-4.02904589e-05f);
-  p = v_fma(p, u, v_set(7.67025922e-05f));
-  p = v_fma(p, u, v_set(0.00028059716f));
-  p = v_fma(p, u, v_set(-0.00056970102f));
-  p = v_fma(p, u, v_set(-0.00242348691f));
-  p = v_fma(p, u, v_set(0.0018160328f));
-  p = v_fma(p, u, v_set(0.0277603362f));
-  p = v_fma(p, u, v_set(0.0865497068f));
-  p = v_fma(p, u, v_set(0.164579481f));
-  p = v_fma(p, u, v_set(0.221970618f));
+  Vec p = v_set(dxdw::kTail9);
+  p = v_fma(p, u, v_set(dxdw::kTail8));
+  p = v_fma(p, u, v_set(dxdw::kTail7));
+  p = v_fma(p, u, v_set(dxdw::kTail6));
+  p = v_fma(p, u, v_set(dxdw::kTail5));
+  p = v_fma(p, u, v_set(dxdw::kTail4));
+  p = v_fma(p, u, v_set(dxdw::kTail3));
+  p = v_fma(p, u, v_set(dxdw::kTail2));
+  p = v_fma(p, u, v_set(dxdw::kTail1));
+  p = v_fma(p, u, v_set(dxdw::kTail0));
   const Vec tail = v_mul(e, v_mul(s, p));
-  return {v_if_greater(x, v_zero(), v_sub(v_set(1.0f), tail), tail), v_mul(e, v_set(0.398942280f))};
+  return {v_if_greater(x, v_zero(), v_sub(v_set(1.0f), tail), tail), v_mul(e, v_set(dxdw::kPerRoot2Pi))};
 }
 
 // ---- One stretch ----

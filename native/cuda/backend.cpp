@@ -40,6 +40,39 @@ Detail::Text Detail::text() const {
       snprintf(out.text, sizeof out.text, "weighted sum of %s, %lld rows of %lld", type(call_->forward.x.type),
                number(call_->forward.rows.count), number(call_->forward.features));
       break;
+    case DXDW_DW_BIAS: {
+      const Product &p = call_->product_bias.product;
+      snprintf(out.text, sizeof out.text, "dW and db of %s [%lld, %lld] times [%lld, %lld]", type(p.a.type),
+               number(p.a.rows), number(p.a.cols), number(p.b.rows), number(p.b.cols));
+      break;
+    }
+    case DXDW_SUM_ROWS:
+      snprintf(out.text, sizeof out.text, "sum of %lld rows of %lld", number(call_->backward.rows.count),
+               number(call_->backward.features));
+      break;
+    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
+    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
+    case DXDW_SQUARED_ERROR_FWD:
+    case DXDW_SQUARED_ERROR_BWD:
+      snprintf(out.text, sizeof out.text, "losses of %lld rows of %lld", number(call_->row_loss.rows.count),
+               number(call_->row_loss.features));
+      break;
+    case DXDW_SQUARED_NORM:
+      snprintf(out.text, sizeof out.text, "norm of %lld elements", number(call_->squared_norm.grid.count));
+      break;
+    case DXDW_CLIP_FACTOR: snprintf(out.text, sizeof out.text, "clip factor"); break;
+    case DXDW_SGD:
+    case DXDW_ADAMW:
+      snprintf(out.text, sizeof out.text, "optimizer step of %lld elements", number(call_->step.grid.count));
+      break;
+    case DXDW_ADD_FWD:
+    case DXDW_RELU_FWD:
+    case DXDW_RELU_BWD:
+    case DXDW_GELU_FWD:
+    case DXDW_GELU_BWD:
+      snprintf(out.text, sizeof out.text, "elementwise function %d of %lld elements", call_->function,
+               number(call_->elementwise.grid.count));
+      break;
     default:
       snprintf(out.text, sizeof out.text, "weighted sum backward of %s, %lld rows of %lld",
                type(call_->backward.x.type), number(call_->backward.rows.count), number(call_->backward.features));
@@ -131,6 +164,17 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
   return check(reduce(reduction, p.overlap, queue.handle), id, "launch of reduce", detail);
 }
 
+// Partial sums of db lie in front of what the product needs, which wants 256 bytes.
+uint64_t sums_workspace(const ProductBias &p) {
+  return p.sums_idle ? 0 : (gpu::backward_workspace(p.sums) + 255) / 256 * 256;
+}
+
+Status run_sums(const WeightedSumBackward &sums, const gpu::Chip &chip, const Queue &queue, char *workspace,
+                Detail detail) {
+  return check(weighted_sum_backward(sums, reinterpret_cast<float *>(workspace), chip.capability >= 90, queue.handle),
+               queue.device_id, "launch of weighted_sum_backward", detail);
+}
+
 Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, Detail detail) {
   const int32_t id = queue.device_id;
   switch (call.function) {
@@ -140,10 +184,29 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
     case DXDW_DW_REDUCE: return check(reduce(call.reduction, false, queue.handle), id, "launch of reduce", detail);
     case DXDW_WEIGHTED_SUM_FWD:
       return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
+    case DXDW_WEIGHTED_SUM_BWD:
+    case DXDW_SUM_ROWS: return run_sums(call.backward, chip, queue, workspace, detail);
+    case DXDW_DW_BIAS: {
+      const ProductBias &p = call.product_bias;
+      if (!p.sums_idle) DXDW_TRY(run_sums(p.sums, chip, queue, workspace, detail));
+      if (p.product_idle) return DXDW_OK;
+      return run_product(gpu::plan_product(p.product, DXDW_DW, chip), queue, workspace + sums_workspace(p), detail);
+    }
+    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
+    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
+    case DXDW_SQUARED_ERROR_FWD:
+    case DXDW_SQUARED_ERROR_BWD:
+      return check(row_loss(call.row_loss, call.function, queue.handle), id, "launch of row_loss", detail);
+    case DXDW_SQUARED_NORM:
+      return check(squared_norm(call.squared_norm, reinterpret_cast<float *>(workspace), queue.handle), id,
+                   "launch of squared_norm", detail);
+    case DXDW_CLIP_FACTOR:
+      return check(clip_factor(call.clip_factor, queue.handle), id, "launch of clip_factor", detail);
+    case DXDW_SGD:
+    case DXDW_ADAMW:
+      return check(optimizer_step(call.step, call.function, queue.handle), id, "launch of optimizer_step", detail);
     default:
-      return check(weighted_sum_backward(call.backward, reinterpret_cast<float *>(workspace), chip.capability >= 90,
-                                         queue.handle),
-                   id, "launch of weighted_sum_backward", detail);
+      return check(elementwise(call.elementwise, call.function, queue.handle), id, "launch of elementwise", detail);
   }
 }
 
@@ -156,22 +219,30 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
 const char *architectures() { return DXDW_CUDA_ARCHITECTURES; }
 
 Status plan(const Call &call, Plan *out) {
-  if (call.function > DXDW_COPY)
-    return fail(DXDW_UNSUPPORTED, "function: %d can't be computed on a CUDA device by this build", call.function);
   gpu::Chip chip;
   DXDW_TRY(chip_of(call.context.device_id, &chip));
   *out = {1, 0, 0, 0, 0};
   if (is_product(call)) {
     const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
     *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
-  } else if (call.function == DXDW_WEIGHTED_SUM_BWD) {
+  } else if (call.function == DXDW_DW_BIAS) {
+    const ProductBias &p = call.product_bias;
+    if (!p.product_idle) {
+      const gpu::ProductPlan product = gpu::plan_product(p.product, DXDW_DW, chip);
+      *out = {product.split, product.blocks, product.kernel, product.tiles, product.workspace_bytes};
+    }
+    out->workspace_bytes += sums_workspace(p);
+  } else if (call.function == DXDW_SQUARED_NORM) {
+    const int64_t blocks = norm_blocks_of(call.squared_norm.grid.count);
+    *out = {1, static_cast<int32_t>(blocks), 0, blocks, static_cast<uint64_t>(blocks) * 4};
+  } else if (call.function == DXDW_WEIGHTED_SUM_BWD || call.function == DXDW_SUM_ROWS) {
     const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
     *out = {1, static_cast<int32_t>(blocks.blocks), 0, blocks.blocks, gpu::backward_workspace(call.backward)};
   }
   return DXDW_OK;
 }
 
-void explain(const Call &call, const Plan &, dxdw_plan *out) {
+void explain(const Call &call, const Plan &plan, dxdw_plan *out) {
   gpu::Chip chip;
   if (chip_of(call.context.device_id, &chip) != DXDW_OK) return;
   snprintf(out->level, sizeof out->level, "sm_%d", chip.capability);
@@ -183,6 +254,23 @@ void explain(const Call &call, const Plan &, dxdw_plan *out) {
   } else if (call.function == DXDW_WEIGHTED_SUM_FWD) {
     snprintf(out->kernel, sizeof out->kernel, "weighted_sum");
     snprintf(out->why, sizeof out->why, "each row is summed in an order that the features alone set");
+  } else if (call.function == DXDW_DW_BIAS) {
+    if (!call.product_bias.product_idle)
+      gpu::describe(gpu::plan_product(call.product_bias.product, DXDW_DW, chip), chip, out);
+    out->workspace_bytes = plan.workspace_bytes;
+    snprintf(out->why, sizeof out->why, "the rows of dY are summed by a kernel of their own, then the product follows");
+  } else if (call.function == DXDW_SQUARED_NORM) {
+    snprintf(out->kernel, sizeof out->kernel, "squared_norm");
+    snprintf(out->why, sizeof out->why, "%lld blocks of elements, added in order", static_cast<long long>(plan.tiles));
+  } else if (call.function > DXDW_DW_BIAS) {
+    snprintf(out->kernel, sizeof out->kernel, "%s",
+             call.function >= DXDW_SGD           ? "optimizer_step"
+             : call.function == DXDW_CLIP_FACTOR ? "clip_factor"
+                                                 : "row_loss");
+    snprintf(out->why, sizeof out->why, "one pass, any number of thread blocks");
+  } else if (call.function > DXDW_COPY && call.function < DXDW_SUM_ROWS) {
+    snprintf(out->kernel, sizeof out->kernel, "elementwise");
+    snprintf(out->why, sizeof out->why, "%lld elements", static_cast<long long>(call.elementwise.grid.count));
   } else {
     const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
     snprintf(out->kernel, sizeof out->kernel, "weighted_sum_backward");

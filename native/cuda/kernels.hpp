@@ -51,6 +51,17 @@ cudaError_t weighted_sum(const WeightedSum &forward, cudaStream_t stream);
 cudaError_t weighted_sum_backward(const WeightedSumBackward &backward, float *partials, bool overlap,
                                   cudaStream_t stream);
 
+// ---- What stands around products ----
+
+cudaError_t elementwise(const Elementwise &elementwise, int32_t function, cudaStream_t stream);
+cudaError_t optimizer_step(const OptimizerStep &step, int32_t function, cudaStream_t stream);
+// Labels that are no class give NaN.
+cudaError_t row_loss(const RowLoss &loss, int32_t function, cudaStream_t stream);
+// sums: a float for each block of elements.
+int64_t norm_blocks_of(int64_t count);
+cudaError_t squared_norm(const SquaredNorm &norm, float *sums, cudaStream_t stream);
+cudaError_t clip_factor(const ClipFactor &factor, cudaStream_t stream);
+
 // ---- Copies ----
 
 // Both ends on the stream's device.

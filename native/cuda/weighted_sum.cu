@@ -6,7 +6,7 @@
 // blocks of rows that the shape alone sets, each summed in rising order, and the blocks added in rising order.
 #include "kernels.hpp"
 #include "ptx.cuh"
-#include "types.cuh"
+#include "vectors.cuh"
 
 namespace dxdw {
 namespace cuda {
@@ -20,88 +20,6 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kForwardThreads = 128;
 constexpr int kForwardUnroll = 8;
 constexpr int64_t kMostBlocks = 1 << 20;
-
-// 16 bytes as floats.
-template <typename T>
-struct Vector {
-  static constexpr int kSize = 16 / sizeof(T);
-};
-
-template <typename T>
-__device__ __forceinline__ void unpack(const uint4 &word, float (&values)[Vector<T>::kSize]);
-
-template <>
-__device__ __forceinline__ void unpack<float>(const uint4 &word, float (&values)[4]) {
-  values[0] = __uint_as_float(word.x), values[1] = __uint_as_float(word.y);
-  values[2] = __uint_as_float(word.z), values[3] = __uint_as_float(word.w);
-}
-
-template <>
-__device__ __forceinline__ void unpack<__nv_bfloat16>(const uint4 &word, float (&values)[8]) {
-  const uint32_t words[] = {word.x, word.y, word.z, word.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    values[2 * i] = __uint_as_float(words[i] << 16);
-    values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-  }
-}
-
-template <>
-__device__ __forceinline__ void unpack<__half>(const uint4 &word, float (&values)[8]) {
-  const uint32_t words[] = {word.x, word.y, word.z, word.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 pair = __half22float2(*reinterpret_cast<const __half2 *>(&words[i]));
-    values[2 * i] = pair.x;
-    values[2 * i + 1] = pair.y;
-  }
-}
-
-template <typename T>
-__device__ __forceinline__ uint4 repack(const float (&values)[Vector<T>::kSize]);
-
-template <>
-__device__ __forceinline__ uint4 repack<float>(const float (&v)[4]) {
-  return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
-}
-
-template <>
-__device__ __forceinline__ uint4 repack<__nv_bfloat16>(const float (&v)[8]) {
-  uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
-    words[i] = *reinterpret_cast<const uint32_t *>(&pair);
-  }
-  return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-template <>
-__device__ __forceinline__ uint4 repack<__half>(const float (&v)[8]) {
-  uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const __half2 pair = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
-    words[i] = *reinterpret_cast<const uint32_t *>(&pair);
-  }
-  return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-__device__ __forceinline__ int64_t row_offset(const Rows &rows, const int64_t *strides, int64_t row) {
-  if (rows.ndim == 1) return row * strides[0];
-  int64_t offset = 0;
-  for (int32_t d = rows.ndim - 1; d > 0; --d) {
-    offset += row % rows.shape[d] * strides[d];
-    row /= rows.shape[d];
-  }
-  return offset + row * strides[0];
-}
-
-__device__ __forceinline__ float sum_over_warp(float value) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-  return value;
-}
 
 // ---- Forward ----
 
@@ -201,10 +119,11 @@ __global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackwa
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
     const int64_t block = i / p.features, d = i % p.features;
     const int64_t end = min((block + 1) * s.rows_per_block, p.rows.count);
-    const float weight = load_any(p.w.data, p.w.type, d * p.w.feature_stride);
+    const float weight = p.gx.data == nullptr ? 0.0f : load_any(p.w.data, p.w.type, d * p.w.feature_stride);
     float sum = 0.0f;
     for (int64_t row = block * s.rows_per_block; row < end; ++row) {
-      const float g = load_any(p.g.data, p.g.type, row_offset(p.rows, p.g.row_strides, row));
+      const float g =
+          p.g.data == nullptr ? 1.0f : load_any(p.g.data, p.g.type, row_offset(p.rows, p.g.row_strides, row));
       if (p.gx.data != nullptr)
         put(p.gx.data, p.gx.type, row_offset(p.rows, p.gx.row_strides, row) + d * p.gx.feature_stride, g * weight,
             p.add_gx, false);
@@ -234,7 +153,8 @@ __global__ void __launch_bounds__(kThreads)
   T *gx = reinterpret_cast<T *>(p.gx.data) + row * gx_stride + d;
   const T *g = reinterpret_cast<const T *>(p.g.data) + row * g_stride;
   float weights[kVector], sum[kVector] = {};
-  unpack<T>(__ldg(reinterpret_cast<const uint4 *>(reinterpret_cast<const T *>(p.w.data) + d)), weights);
+  if (kGx) unpack<T>(__ldg(reinterpret_cast<const uint4 *>(reinterpret_cast<const T *>(p.w.data) + d)), weights);
+  const bool ones = p.g.data == nullptr;
 
   const auto one_row = [&](const uint4 &word, float scale, T *to) {
     if (kGx) {
@@ -256,7 +176,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int r = 0; r < kAhead; ++r) {
       if (kGw) words[r] = __ldcs(reinterpret_cast<const uint4 *>(x + r * x_stride));
-      scales[r] = to_float(__ldg(g + r * g_stride));
+      scales[r] = ones ? 1.0f : to_float(__ldg(g + r * g_stride));
     }
 #pragma unroll
     for (int r = 0; r < kAhead; ++r) one_row(words[r], scales[r], gx + r * gx_stride);
@@ -265,7 +185,7 @@ __global__ void __launch_bounds__(kThreads)
     g += kAhead * g_stride;
   }
   for (; row < end; ++row) {
-    one_row(kGw ? __ldcs(reinterpret_cast<const uint4 *>(x)) : uint4{}, to_float(*g), gx);
+    one_row(kGw ? __ldcs(reinterpret_cast<const uint4 *>(x)) : uint4{}, ones ? 1.0f : to_float(*g), gx);
     x += x_stride;
     gx += gx_stride;
     g += g_stride;

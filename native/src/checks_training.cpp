@@ -119,6 +119,7 @@ void fill_sums(const Operand &g, const Operand &gb, bool add, WeightedSumBackwar
   sums->w.data = sums->g.data = sums->gx.data = nullptr;
   sums->w.type = sums->g.type = sums->gx.type = DType::f32;
   sums->w.feature_stride = 1;
+  sums->g.row_strides[0] = 0;
   const Operand *walked[] = {&g};
   RowsView *views[] = {&sums->x};
   merge_dims(walked, views, 1, nullptr, g.ndim - 1, &sums->rows);
