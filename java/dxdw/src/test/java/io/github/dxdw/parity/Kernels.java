@@ -15,6 +15,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.BiConsumer;
 import java.util.function.BiFunction;
 
 /**
@@ -172,6 +173,19 @@ final class Kernels {
         g,
         gx,
         gw);
+  }
+
+  /** Any function: tensors from {@code inputs} on are written. */
+  static void call(
+      Options options, int inputs, BiConsumer<Tensor[], Options> call, Tensor... tensors) {
+    run(
+        options,
+        inputs,
+        (t, o) -> {
+          call.accept(t, o);
+          return null;
+        },
+        tensors);
   }
 
   private static <R> R run(
