@@ -5,9 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.ByteArrayInputStream;
+import java.io.File;
 import java.io.IOException;
 import java.lang.module.ModuleFinder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.util.HexFormat;
@@ -22,6 +24,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -169,5 +172,63 @@ class NativesJarTest {
               StandardCharsets.US_ASCII));
     }
     assertEquals(natives.size(), hashes.size());
+  }
+
+  static Stream<String> platformsOfThisMachine() throws IOException {
+    return platforms().filter(platform -> platform.startsWith(Build.PLATFORM));
+  }
+
+  @ParameterizedTest
+  @MethodSource("platformsOfThisMachine")
+  @DisplayName("K5: guards against JARs, as packed, that need a GPU or can't say why there is none")
+  void computesWithoutGpu(String platform, @TempDir Path folder) throws Exception {
+    Path program =
+        Files.writeString(
+            folder.resolve("Program.java"),
+            """
+            import io.github.dxdw.*;
+            import java.lang.foreign.Arena;
+
+            public class Program {
+              public static void main(String[] arguments) {
+                try (Arena arena = Arena.ofConfined()) {
+                  Tensor x = Tensor.of(arena, new float[][] {{1, 2}, {3, 4}});
+                  Tensor dW = Tensor.allocate(arena, DType.FLOAT32, 2, 2);
+                  Dxdw.dw(x, x, dW);
+                  System.out.println(java.util.Arrays.toString(dW.toFloatArray()));
+                }
+                Device gpu = Device.cuda(0);
+                System.out.println(gpu.isAvailable() || !gpu.unavailabilityCause().isEmpty());
+                System.out.println(Device.cuda(4711).unavailabilityCause());
+              }
+            }
+            """);
+    Path output = folder.resolve("output");
+    Process process =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--enable-native-access=ALL-UNNAMED",
+                "-Ddxdw.cache=" + folder.resolve("cache"),
+                "-Djava.library.path=" + folder,
+                "-cp",
+                Build.api("") + File.pathSeparator + jar(platform),
+                program.toString())
+            .redirectErrorStream(true)
+            .redirectOutput(output.toFile())
+            .start();
+    assertEquals(0, process.waitFor(), () -> text(output));
+    List<String> lines = Files.readAllLines(output);
+    assertEquals(3, lines.size(), lines.toString());
+    assertEquals("[10.0, 14.0, 14.0, 20.0]", lines.get(0));
+    assertEquals("true", lines.get(1));
+    assertFalse(lines.get(2).isEmpty());
+  }
+
+  private static String text(Path file) {
+    try {
+      return Files.readString(file);
+    } catch (IOException e) {
+      return e.toString();
+    }
   }
 }
