@@ -29,6 +29,7 @@ import picocli.CommandLine.Spec;
       PlanCommand.class,
       TrainCommand.class,
       BenchCommand.class,
+      SoakCommand.class,
       ShellCommand.class
     })
 public final class Main implements Callable<Integer> {

@@ -142,7 +142,7 @@ final class TrainingOptions {
     }
   }
 
-  private static final class DeviceConverter implements ITypeConverter<Device> {
+  static final class DeviceConverter implements ITypeConverter<Device> {
     @Override
     public Device convert(String text) {
       if (text.equals("cpu")) {

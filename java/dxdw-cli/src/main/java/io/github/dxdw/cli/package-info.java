@@ -1,2 +1,5 @@
-/** The command line of dxdw: {@code info}, {@code train digits} and {@code shell}. */
+/**
+ * The command line of dxdw: {@code info}, {@code plan}, {@code train}, {@code bench}, {@code soak}
+ * and {@code shell}.
+ */
 package io.github.dxdw.cli;

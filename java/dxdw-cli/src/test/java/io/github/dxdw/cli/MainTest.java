@@ -44,6 +44,8 @@ class MainTest {
         "bench cpu --repeats 0              | '--repeats': 0: expected 1 or more",
         "bench cpu --threads -1             | '--threads': -1: expected 0 to 1024",
         "bench chart results.json           | 'PNG'",
+        "soak --minutes 0                   | '--minutes': 0.0: expected more than 0",
+        "soak --threads 0                   | '--threads': 0: expected 1 to 1024",
         "info --all                         | '--all'",
       })
   void wrongUsageIsOneLineAndStatusTwo(String line, String expected) {
