@@ -100,8 +100,8 @@ Status check_forward(const Asked &asked, Operand *o, Call *call) {
   f.x = rows_view(o[0]);
   f.w = rows_view(o[1]);
   f.y = rows_view(o[2]);
-  f.x.feature_stride = o[0].strides[o[0].ndim - 1];
-  f.w.feature_stride = o[1].strides[0];
+  f.x.feature_stride = stride_of(o[0], o[0].ndim - 1);
+  f.w.feature_stride = stride_of(o[1], 0);
   const Operand *walked[] = {&o[0], &o[2]};
   RowsView *views[] = {&f.x, &f.y};
   merge_dims(walked, views, 2, nullptr, o[0].ndim - 1, &f.rows);
@@ -130,10 +130,10 @@ Status check_backward(const Asked &asked, Operand *o, Call *call) {
   b.features = o[1].size(0);
   RowsView *all[] = {&b.x, &b.w, &b.g, &b.gx, &b.gw};
   for (int i = 0; i < 5; ++i) *all[i] = rows_view(o[i]);
-  b.x.feature_stride = x.strides[x.ndim - 1];
-  b.w.feature_stride = o[1].strides[0];
-  if (o[3].tensor != nullptr) b.gx.feature_stride = o[3].strides[o[3].ndim - 1];
-  if (o[4].tensor != nullptr) b.gw.feature_stride = o[4].strides[0];
+  b.x.feature_stride = stride_of(x, x.ndim - 1);
+  b.w.feature_stride = stride_of(o[1], 0);
+  if (o[3].tensor != nullptr) b.gx.feature_stride = stride_of(o[3], o[3].ndim - 1);
+  if (o[4].tensor != nullptr) b.gw.feature_stride = stride_of(o[4], 0);
   const Operand *walked[] = {&o[0], &o[2], &o[3]};
   RowsView *views[] = {&b.x, &b.g, &b.gx};
   merge_dims(walked, views, 3, nullptr, x.ndim - 1, &b.rows);
@@ -179,8 +179,10 @@ bool plain_matrix(const dxdw_tensor *t, Matrix *m, uint64_t *end) {
   m->cols = t->shape[1];
   m->row_stride = t->strides[0];
   m->col_stride = t->strides[1];
-  if (((m->rows - 1) | (m->cols - 1) | m->row_stride | m->col_stride) >> kPlainBits != 0) return false;
-  m->data = static_cast<char *>(t->data) + t->byte_offset;
+  const uint64_t rows = static_cast<uint64_t>(m->rows), cols = static_cast<uint64_t>(m->cols);
+  const uint64_t strides = static_cast<uint64_t>(m->row_stride | m->col_stride);
+  if (((rows - 1) | (cols - 1) | strides) >> kPlainBits != 0) return false;
+  m->data = address_of(t);
   const int64_t item = size_of(m->type), last = (m->rows - 1) * m->row_stride + (m->cols - 1) * m->col_stride;
   *end = reinterpret_cast<uint64_t>(m->data) + static_cast<uint64_t>((last + 1) * item);
   return (reinterpret_cast<uint64_t>(m->data) & static_cast<uint64_t>(item - 1)) == 0;
@@ -355,8 +357,8 @@ Status check_copy(const dxdw_tensor *source, const dxdw_tensor *destination, con
     copy->count *= size;
     if (size == 1) continue;
     const int32_t last = copy->ndim - 1;
-    const bool merges = last >= 0 && copy->source_strides[last] == from.strides[d] * size &&
-                        copy->destination_strides[last] == to.strides[d] * size;
+    const bool merges = last >= 0 && spans(copy->source_strides[last], from.strides[d], size) &&
+                        spans(copy->destination_strides[last], to.strides[d], size);
     const int32_t into = merges ? last : copy->ndim++;
     copy->shape[into] = merges ? copy->shape[into] * size : size;
     copy->source_strides[into] = from.strides[d];

@@ -113,9 +113,9 @@ void fill_sums(const Operand &g, const Operand &gb, bool add, WeightedSumBackwar
   sums->add_gw = add;
   sums->add_gx = false;
   sums->x = rows_view(g);
-  sums->x.feature_stride = g.strides[g.ndim - 1];
+  sums->x.feature_stride = stride_of(g, g.ndim - 1);
   sums->gw = rows_view(gb);
-  sums->gw.feature_stride = gb.strides[0];
+  sums->gw.feature_stride = stride_of(gb, 0);
   sums->w.data = sums->g.data = sums->gx.data = nullptr;
   sums->w.type = sums->g.type = sums->gx.type = DType::f32;
   sums->w.feature_stride = 1;
@@ -185,14 +185,14 @@ Status check_row_loss(const Asked &asked, Operand *o, Call *call) {
   r.add = choice.add;
   r.features = x.size(lead);
   r.x = rows_view(x);
-  r.x.feature_stride = x.strides[lead];
+  r.x.feature_stride = stride_of(x, lead);
   r.target = rows_view(target);
-  if (!softmax) r.target.feature_stride = target.strides[lead];
+  if (!softmax) r.target.feature_stride = stride_of(target, lead);
   r.y = rows_view(y);
   r.gx.data = nullptr;
   if (backward) {
     r.gx = rows_view(gx);
-    r.gx.feature_stride = gx.strides[lead];
+    r.gx.feature_stride = stride_of(gx, lead);
   }
   const Operand *walked[] = {&x, &target, &y, &gx};
   RowsView *views[] = {&r.x, &r.target, &r.y, &r.gx};

@@ -94,6 +94,11 @@ inline Footprint footprint(const Operand &operand) {
   return view;
 }
 
+// Any offset may stand beside any address, NULL included, until both are checked.
+inline char *address_of(const dxdw_tensor *t) {
+  return reinterpret_cast<char *>(reinterpret_cast<uint64_t>(t->data) + t->byte_offset);
+}
+
 inline Status check_type(const char *name, const dxdw_tensor *t, DType *type) {
   if (t->dtype_lanes == 1) {
     if (t->dtype_code == DXDW_FLOAT && t->dtype_bits == 32) return *type = DType::f32, DXDW_OK;
@@ -181,7 +186,7 @@ inline Status check_operand(const OperandRule &rule, const dxdw_tensor *t, Opera
   o->strides = t->strides;
   o->empty = false;
   if (o->strides == nullptr) DXDW_TRY(fill_strides(o));
-  o->data = static_cast<char *>(t->data) + t->byte_offset;
+  o->data = address_of(t);
   DXDW_TRY(check_extent(o));
   if (o->empty) return DXDW_OK;
   if (t->data == nullptr)
@@ -304,7 +309,17 @@ inline Status check_options(const dxdw_options *options, bool adds_by_default, c
   return DXDW_OK;
 }
 
-inline Matrix matrix(const Operand &o) { return {o.data, o.type, o.size(0), o.size(1), o.strides[0], o.strides[1]}; }
+// The stride of a dimension, for kernels to reckon with: that of a size of 1 means nothing and may hold what would not fit
+// 64 bits when multiplied.
+inline int64_t stride_of(const Operand &o, int32_t d) {
+  const int64_t stride = o.strides[d];
+  constexpr int64_t kFar = int64_t{1} << 40;
+  return o.size(d) == 1 && (stride > kFar || stride < -kFar) ? 1 : stride;
+}
+
+inline Matrix matrix(const Operand &o) {
+  return {o.data, o.type, o.size(0), o.size(1), stride_of(o, 0), stride_of(o, 1)};
+}
 
 // ---- Operands as the kernels see them ----
 
@@ -315,6 +330,12 @@ inline RowsView rows_view(const Operand &o) {
   view.type = o.tensor == nullptr ? DType::f32 : o.type;
   view.feature_stride = 0;
   return view;
+}
+
+// outer == inner . size, where that fits 64 bits.
+inline bool spans(int64_t outer, int64_t inner, int64_t size) {
+  int64_t span;
+  return !__builtin_mul_overflow(inner, size, &span) && outer == span;
 }
 
 // Merges dimensions of operands that have them in common, in the order in which `dims` lists them, outermost first.
@@ -330,7 +351,7 @@ inline void merge_dims(const Operand *const *operands, RowsView *const *views, i
     const int32_t last = rows->ndim - 1;
     bool merges = last >= 0;
     for (int v = 0; v < count && merges; ++v)
-      if (operands[v]->tensor != nullptr) merges = views[v]->row_strides[last] == operands[v]->strides[d] * size;
+      if (operands[v]->tensor != nullptr) merges = spans(views[v]->row_strides[last], operands[v]->strides[d], size);
     const int32_t into = merges ? last : rows->ndim++;
     rows->shape[into] = merges ? rows->shape[into] * size : size;
     for (int v = 0; v < count; ++v)

@@ -54,6 +54,21 @@ constexpr Function kFunctions[] = {
     {DXDW_WEIGHTED_SUM_FWD, "stk k st", 4, 0},
     {DXDW_WEIGHTED_SUM_BWD, "stk k st stk k", 24, 0},
     {DXDW_COPY, "stk stk", 2, 0},
+    {DXDW_ADD_FWD, "stk stk stk", 4, 0},
+    {DXDW_RELU_FWD, "stk stk", 2, 0},
+    {DXDW_RELU_BWD, "stk stk stk", 4, 0},
+    {DXDW_GELU_FWD, "stk stk", 2, 0},
+    {DXDW_GELU_BWD, "stk stk stk", 4, 0},
+    {DXDW_SUM_ROWS, "stk k", 2, 0},
+    {DXDW_DW_BIAS, "tk tn kn n", 12, 0},
+    {DXDW_SOFTMAX_CROSS_ENTROPY_FWD, "tk t t", 4, 2},
+    {DXDW_SOFTMAX_CROSS_ENTROPY_BWD, "tk t t tk", 8, 2},
+    {DXDW_SQUARED_ERROR_FWD, "stk stk st", 4, 0},
+    {DXDW_SQUARED_ERROR_BWD, "stk stk st stk", 8, 0},
+    {DXDW_SQUARED_NORM, "stk ", 2, 0},
+    {DXDW_CLIP_FACTOR, " ", 2, 0},
+    {DXDW_SGD, "tk tk tk tk ", 13, 0},
+    {DXDW_ADAMW, "tk tk tk tk tk ", 29, 0},
 };
 constexpr int kFunctionCount = sizeof kFunctions / sizeof kFunctions[0];
 
@@ -82,7 +97,7 @@ int64_t odd_number(Input *in) {
 
 void choose_type(Input *in, bool labels, uint8_t usual, dxdw_tensor *tensor) {
   const uint8_t choice = in->rarely() ? static_cast<uint8_t>(in->byte() % 6) : labels ? 3 : usual;
-  static constexpr uint8_t kCodes[] = {DXDW_FLOAT, DXDW_FLOAT, DXDW_BFLOAT, 0, 1, 5};
+  static constexpr uint8_t kCodes[] = {DXDW_FLOAT, DXDW_FLOAT, DXDW_BFLOAT, DXDW_INT, 1, 5};
   static constexpr uint8_t kBits[] = {32, 16, 16, 32, 8, 64};
   tensor->dtype_code = kCodes[choice];
   tensor->dtype_bits = in->rarely() ? in->byte() : kBits[choice];
@@ -243,12 +258,15 @@ void fill_memory(Input *in) {
   memcpy(before, memory, kBytes);
 }
 
-void compare_memory(const Function &f, int32_t status, const Operand *operands, int count) {
+void compare_memory(const Function &f, int32_t status, const Operand *operands, int count,
+                    const dxdw_options *options) {
   memset(writable, 0, kBytes);
   if (status == DXDW_OK)
     for (int i = 0; i < count; ++i)
       if ((f.outputs >> i & 1) != 0 && operands[i].tensor.ndim >= 0 && operands[i].tensor.data != nullptr)
         mark(operands[i].tensor, 0, 0);
+  if (status != DXDW_INVALID_ARGUMENT && options != nullptr && options->workspace != nullptr)
+    memset(writable + (static_cast<char *>(options->workspace) - memory), 1, options->workspace_bytes);
   for (int64_t i = 0; i < kBytes; ++i)
     if (memory[i] != before[i] && !writable[i]) {
       fprintf(stderr, "byte %lld\n", static_cast<long long>(i));
@@ -257,16 +275,24 @@ void compare_memory(const Function &f, int32_t status, const Operand *operands, 
     }
 }
 
+double choose_double(Input *in) {
+  const uint64_t bits = in->word();
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 void choose_options(Input *in, dxdw_options *options) {
   *options = {};
   options->size = in->rarely() ? in->byte() : static_cast<uint32_t>(sizeof *options);
   options->accumulate = in->rarely() ? static_cast<int32_t>(in->word()) : static_cast<int32_t>(in->below(3));
   options->precision = in->rarely() ? static_cast<int32_t>(in->word()) : static_cast<int32_t>(in->below(4));
   options->flags = in->rarely() ? static_cast<int32_t>(in->word()) : static_cast<int32_t>(in->below(2));
+  for (double &scalar : options->scalars) scalar = in->rarely() ? choose_double(in) : in->byte() / 255.0;
   if (in->rarely()) options->stream = reinterpret_cast<dxdw_stream *>(memory);
   if (in->byte() % 4 == 0) {
     options->workspace = memory + kBytes / 2 + (in->rarely() ? in->byte() : 0);
-    options->workspace_bytes = static_cast<uint64_t>(in->below(65)) * 64;
+    options->workspace_bytes = static_cast<uint64_t>(in->below(64)) * 64;
   }
 }
 
@@ -349,7 +375,7 @@ void one(Input *in) {
   check_status(f.code, dxdw_plan_for_chip(f.code, tensors, split, deterministic, chosen,
                                           in->rarely() ? static_cast<int32_t>(odd_number(in)) : 90,
                                           in->rarely() ? static_cast<int32_t>(odd_number(in)) : 132, &plan));
-  compare_memory(f, DXDW_INVALID_ARGUMENT, operands, count);
+  compare_memory(f, DXDW_INVALID_ARGUMENT, operands, count, chosen);
   // The plan's own size may be what was refused: then nothing is known of the operands. Copies have no plan.
   const bool refused = explained == DXDW_INVALID_ARGUMENT && plan.size == sizeof plan && f.code != DXDW_COPY;
   if (!refused && (!here || work(operands, count) > kMostWork)) return;
@@ -359,10 +385,7 @@ void one(Input *in) {
   check_status(f.code, status);
   check_status(f.code, dxdw_inject_fault(DXDW_FAULT_ALLOCATE, -1));
   if (refused && status != DXDW_INVALID_ARGUMENT) found("the call takes what explaining refuses", f.code, status);
-  if (chosen != nullptr && chosen->workspace != nullptr && status == DXDW_OK)
-    memcpy(memory + kBytes / 2, before + kBytes / 2, kBytes / 2);
-  else
-    compare_memory(f, status, operands, count);
+  compare_memory(f, status, operands, count, chosen);
 }
 
 }  // namespace
