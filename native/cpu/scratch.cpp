@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -123,7 +124,13 @@ Scratch::~Scratch() {
 }
 
 Status out_of_memory(uint64_t bytes) {
-  return fail(DXDW_OUT_OF_MEMORY, "cpu: no memory for %llu bytes of scratch", static_cast<unsigned long long>(bytes));
+  struct sysinfo memory = {};
+  sysinfo(&memory);
+  return fail(DXDW_OUT_OF_MEMORY,
+              "cpu: no memory for %llu bytes of scratch; %llu of %llu bytes are free, %lld are scratch",
+              static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(memory.freeram) * memory.mem_unit,
+              static_cast<unsigned long long>(memory.totalram) * memory.mem_unit,
+              static_cast<long long>(counters.scratch_bytes.load(std::memory_order_relaxed)));
 }
 
 }  // namespace cpu

@@ -102,8 +102,8 @@ public record Options(
    * works on some rows of the output at a time, for some ten milliseconds each with usual sizes,
    * and throws {@link CallInterruptedException} between them; the exception tells which rows are
    * written. The results have the same bits. Counts on the CPU for {@code y}, {@code dx}, {@code
-   * dw}, {@code dwReduce}, {@code weightedSum} and {@code weightedSumBackward}; elsewhere it
-   * changes nothing.
+   * dw} without a bias, {@code dwReduce}, {@code weightedSum} and {@code weightedSumBackward};
+   * elsewhere it changes nothing.
    *
    * @param interruptible whether to look at the thread's interrupt status
    * @return the changed options

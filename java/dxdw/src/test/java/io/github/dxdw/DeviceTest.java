@@ -119,7 +119,9 @@ class DeviceTest {
           assertThrows(
               NativeMemoryException.class,
               () -> Dxdw.dw(x, x, dw, 8, Reduction.DETERMINISTIC, Options.defaults()));
-      assertTrue(refused.getMessage().matches(".*\\d+ bytes.*"), refused.getMessage());
+      assertTrue(
+          refused.getMessage().matches(".* \\d+ bytes of scratch; \\d+ of \\d+ bytes are free, .*"),
+          refused.getMessage());
       assertEquals(7, dw.get(299, 299));
       Dxdw.dw(x, x, dw, 8, Reduction.DETERMINISTIC, Options.defaults());
       assertEquals(407, dw.get(299, 299));

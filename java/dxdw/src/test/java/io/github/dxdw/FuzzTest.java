@@ -86,13 +86,34 @@ class FuzzTest {
     }
     boolean fitting = random.nextInt(4) > 0;
     long[] shape = fitting ? usual : longs(random.nextInt(20) == 0 ? 33 : random.nextInt(4));
-    DType type = DType.values()[random.nextInt(8) == 0 ? random.nextInt(3) : 0];
+    DType type = DType.values()[random.nextInt(8) == 0 ? random.nextInt(4) : 0];
     Tensor tensor =
         random.nextBoolean()
             ? Tensor.of(segment(), type, shape, longs(shape.length), oddLong() * 8)
             : Tensor.of(
                 segment(), random.nextInt(50) == 0 ? null : type, shape, compact(shape), place());
     return random.nextInt(10) == 0 ? tensor.transpose() : tensor;
+  }
+
+  /** Strides of 0 allow any size: a sum over 2^62 elements is a fine call that never ends. */
+  private Tensor bounded(Tensor tensor) {
+    return tensor == null || tensor.elementCount() < 1 << 20 ? tensor : tensor.slice(0, 0, 0);
+  }
+
+  private Tensor labels(long... shape) {
+    return random.nextInt(10) == 0
+        ? tensor(shape)
+        : Tensor.of(segment(), DType.INT32, shape, compact(shape), place());
+  }
+
+  private double oddDouble() {
+    return switch (random.nextInt(20)) {
+      case 0 -> Double.NaN;
+      case 1 -> -1;
+      case 2 -> Double.POSITIVE_INFINITY;
+      case 3 -> Double.longBitsToDouble(random.nextLong());
+      default -> random.nextDouble();
+    };
   }
 
   private Tensor present(long... usual) {
@@ -135,7 +156,7 @@ class FuzzTest {
   }
 
   private void call() {
-    switch (random.nextInt(9)) {
+    switch (random.nextInt(19)) {
       case 0 -> Dxdw.y(tensor(4, 3), tensor(3, 2), tensor(4, 2), options());
       case 1 -> Dxdw.dx(tensor(4, 2), tensor(3, 2), tensor(4, 3), options());
       case 2 ->
@@ -160,6 +181,40 @@ class FuzzTest {
               oneOf(Reduction.values()),
               options());
       case 7 -> present(4, 3).copyFrom(tensor(4, 3));
+      case 8 -> Dxdw.add(tensor(4, 3), tensor(4, 3), tensor(4, 3), options());
+      case 9 -> Dxdw.reluBackward(tensor(4, 3), tensor(4, 3), tensor(4, 3), options());
+      case 10 -> Dxdw.gelu(tensor(2, 4, 3), tensor(2, 4, 3), options());
+      case 11 -> Dxdw.sumRows(bounded(tensor(2, 4, 3)), tensor(3), options());
+      case 12 ->
+          Dxdw.dw(
+              tensor(4, 3),
+              tensor(4, 2),
+              tensor(3, 2),
+              tensor(2),
+              split(),
+              oneOf(Reduction.values()),
+              options());
+      case 13 ->
+          Dxdw.softmaxCrossEntropyBackward(
+              tensor(4, 3), labels(4), tensor(4), tensor(4, 3), options());
+      case 14 -> Dxdw.squaredError(tensor(2, 4, 3), tensor(2, 4, 3), tensor(2, 4), options());
+      case 15 -> Dxdw.squaredNorm(bounded(tensor(2, 4, 3)), tensor(), options());
+      case 16 -> Dxdw.clipFactor(tensor(), tensor(), oddDouble(), options());
+      case 17 ->
+          Dxdw.adamw(
+              tensor(4, 3),
+              tensor(4, 3),
+              tensor(4, 3),
+              tensor(4, 3),
+              null,
+              random.nextBoolean() ? null : tensor(),
+              oddDouble(),
+              oddDouble(),
+              oddDouble(),
+              oddDouble(),
+              oddDouble(),
+              (int) oddLong(),
+              options());
       default -> {
         Tensor tensor = present(4, 3);
         tensor.slice((int) oddLong(), oddLong(), oddLong(), oddLong()).reverse(0).toFloatArray();

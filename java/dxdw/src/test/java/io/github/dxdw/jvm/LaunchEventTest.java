@@ -32,7 +32,10 @@ class LaunchEventTest {
             "weightedSumBackward on "
                 + device
                 + ": bfloat16[40, 30], bfloat16[30], bfloat16[40], none, float32[30]; true, true,",
-            "copy on " + device + ": bfloat16[40, 30], bfloat16[40, 30]; false, false,");
+            "copy on " + device + ": bfloat16[40, 30], bfloat16[40, 30]; false, false,",
+            "softmaxCrossEntropy on "
+                + device
+                + ": bfloat16[40, 30], int32[40], float32[40]; true, true,");
     assertEquals(expected.size(), lines.size(), () -> "" + lines);
     for (int i = 0; i < lines.size(); ++i) {
       assertTrue(lines.get(i).startsWith(expected.get(i)), lines.get(i));

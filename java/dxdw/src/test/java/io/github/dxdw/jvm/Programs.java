@@ -285,6 +285,7 @@ public final class Programs {
       Tensor x = Tensor.allocate(arena, DEVICE, DType.BFLOAT16, 40, 30);
       Tensor w = Tensor.allocate(arena, DEVICE, DType.BFLOAT16, 30, 20);
       Tensor y = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 40, 20);
+      Tensor labels = Tensor.of(arena, new int[40], 40).to(DEVICE, arena);
       Dxdw.y(x, w, y);
       recording.enable("io.github.dxdw.Launch");
       recording.start();
@@ -308,6 +309,7 @@ public final class Programs {
         System.out.println("refused");
       }
       x.copy(arena);
+      Dxdw.softmaxCrossEntropy(x, labels, Tensor.allocate(arena, DEVICE, DType.FLOAT32, 40));
       recording.stop();
       Dxdw.y(x, w, y);
       recording.dump(file);
