@@ -2,7 +2,7 @@ package io.github.dxdw;
 
 /**
  * What the planner needs to know of a GPU. The GPU itself need not be there: {@link Dxdw#planY},
- * {@link Dxdw#planDx} and {@link Dxdw#planDw} tell what would run on it.
+ * {@link Dxdw#planDx} and {@link Dxdw#planDw} tell what would run on it. Immutable.
  *
  * @param capability compute capability, major times 10 plus minor: 90 for 9.0
  * @param multiprocessors number of its multiprocessors

@@ -9,7 +9,7 @@ import java.util.function.IntToDoubleFunction;
 
 /**
  * What a comparison of two tensors found: the element that is worst, and whether rounding explains
- * it.
+ * it. Immutable.
  *
  * @param index where that element is
  * @param a its value in the first tensor

@@ -18,7 +18,7 @@ import io.github.dxdw.internal.Arguments;
  *
  * (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1), and after the one
  * rounding to the result's type, of unit v, by e + v (|s| + e). Operands that are subnormal as
- * bfloat16 count as zero in some units and are outside of this.
+ * bfloat16 count as zero in some units and are outside of this. Immutable.
  *
  * @param operands type of the factors
  * @param result type of the stored sum

@@ -8,8 +8,8 @@ import java.lang.foreign.Arena;
  * {@link #zero()} at the step boundary only marks the buffer: the next {@code accumulate} assigns
  * instead of adding, so the zeros are neither written nor read.
  *
- * <p>The memory belongs to the arena of the caller. Calls on one buffer must be ordered by the
- * caller.
+ * <p>The memory belongs to the arena of the caller. Used by one thread at a time: calls on one
+ * buffer must be ordered by the caller.
  */
 public final class GradientBuffer {
   private static final Options ASSIGN = Options.defaults().withAccumulate(Accumulate.ASSIGN);

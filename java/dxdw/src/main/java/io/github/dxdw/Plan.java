@@ -3,7 +3,7 @@ package io.github.dxdw;
 import java.util.Objects;
 
 /**
- * What a call would run, as told by the {@code explain} methods of {@link Dxdw}.
+ * What a call would run, as told by the {@code explain} methods of {@link Dxdw}. Immutable.
  *
  * @param kernel name of the kernel; {@code "none"} when there is nothing to compute
  * @param level SIMD level or GPU architecture that the kernel is compiled for

@@ -25,7 +25,8 @@ import java.util.Random;
  * compute in float32 and whose derivatives are not themselves small differences of large numbers.
  * Inputs should keep away from where the function has no derivative.
  *
- * <p>Meant for small inputs: the reference is run twice for each element of each input.
+ * <p>Meant for small inputs: the reference is run twice for each element of each input. Used by one
+ * thread at a time.
  */
 public final class GradCheck {
   private static final double UNIT = 0x1p-24;
@@ -47,7 +48,7 @@ public final class GradCheck {
   }
 
   /**
-   * What came out.
+   * What came out. Immutable.
    *
    * @param compared how many tensors were compared
    * @param failures for each that failed a line: what was tried, and the worst element or what was

@@ -12,6 +12,8 @@ import java.lang.foreign.Arena;
  *
  * <p>What functions read is of the type that the parameter was made of. Where that is float32 it is
  * the values themselves, else a copy that the optimizer rounds anew at each step.
+ *
+ * <p>Used by one thread at a time.
  */
 public final class Parameter extends Variable {
   private final String name;

@@ -58,7 +58,7 @@ public final class Tape implements AutoCloseable {
   private record Constant(DType type, float value, Tensor tensor) {}
 
   /**
-   * What a step needs, known before it is taken.
+   * What a step needs, known before it is taken. Immutable.
    *
    * @param bytes memory that the tape allocates: the most that results and gradients occupy at once
    * @param workspaceBytes the largest workspace of a call; the library has it, not the tape

@@ -7,7 +7,7 @@ import io.github.dxdw.internal.Arguments;
  * A tensor that takes part in a calculation: a constant, a {@link Parameter}, or the result of a
  * {@link Function}. Results belong to the tape that recorded them: they are good until its {@link
  * Tape#reset()}, and {@link Tape#backward} takes their memory back as it passes them, unless {@link
- * #keep()} was called.
+ * #keep()} was called. Used by one thread at a time, that of its tape.
  */
 public class Variable {
   private Tensor tensor;

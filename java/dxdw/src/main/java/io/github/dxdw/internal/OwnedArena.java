@@ -8,6 +8,8 @@ import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 
@@ -25,7 +27,7 @@ public final class OwnedArena implements Arena {
   /** From so many bytes on, a collection is asked for before more are allocated. */
   private static final long LEAST_TRIGGER = 256L << 20;
 
-  /** Longest wait for what a collection sets free, in milliseconds. */
+  /** Longest wait for the cleaner after a collection, in milliseconds. */
   private static final int LONGEST_WAIT = 200;
 
   private static final Cleaner CLEANER = Cleaner.create();
@@ -144,19 +146,17 @@ public final class OwnedArena implements Arena {
       return false;
     }
     long before = HELD.get();
+    CountDownLatch collected = new CountDownLatch(1);
+    CLEANER.register(new Object(), collected::countDown);
     System.gc();
     try {
-      int waited = 0;
-      long last = before;
-      for (int pause = 1; waited < LONGEST_WAIT; pause *= 2) {
-        Thread.sleep(pause);
-        waited += pause;
-        long now = HELD.get();
-        if (now < before && now == last) {
-          break;
-        }
-        last = now;
-      }
+      // Once the cleaner has come to what was garbage from the start, the rest is not far.
+      collected.await(LONGEST_WAIT, TimeUnit.MILLISECONDS);
+      long last;
+      do {
+        last = HELD.get();
+        Thread.sleep(2);
+      } while (HELD.get() < last);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }

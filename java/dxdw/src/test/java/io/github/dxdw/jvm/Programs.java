@@ -211,7 +211,15 @@ public final class Programs {
       Tensor x = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 6144, 2048);
       Tensor w = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 2048, 2048);
       Tensor y = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 6144, 2048);
-      Thread product = new Thread(() -> Dxdw.y(x, w, y));
+      // One long call on the CPU, many short ones on a GPU.
+      long end = System.nanoTime() + (DEVICE.equals(Device.cpu()) ? 0 : 2_000_000_000L);
+      Thread product =
+          new Thread(
+              () -> {
+                do {
+                  Dxdw.y(x, w, y);
+                } while (System.nanoTime() < end);
+              });
       product.start();
       long collections = collections();
       long garbage = 0;
