@@ -14,10 +14,8 @@ dependencies {
   runtimeOnly("io.github.dxdw:dxdw-natives::linux-x86_64")
 }
 
-java {
-  toolchain {
-    languageVersion = JavaLanguageVersion.of(25)
-  }
+tasks.withType<JavaCompile>().configureEach {
+  options.release = 22
 }
 
 sourceSets {

@@ -227,7 +227,7 @@ class TensorTest {
   }
 
   @Test
-  @DisplayName("guards against wrapping that copies, or misreads offsets within the user's memory")
+  @DisplayName("K18: guards against wrapping that copies, or misreads offsets in the user's memory")
   void wrapsMappedFiles(@TempDir Path folder) throws IOException {
     Path file = folder.resolve("x");
     Files.write(file, new byte[48]);

@@ -28,19 +28,29 @@ final class Bundle {
     Optional<InputStream> open(String resource) throws IOException;
   }
 
+  private final String resource;
+  private final Opener opener;
   private final String sha256;
-  private final byte[] content;
 
-  private Bundle(String sha256, byte[] content) {
+  private Bundle(String resource, Opener opener, String sha256) {
+    this.resource = resource;
+    this.opener = opener;
     this.sha256 = sha256;
-    this.content = content;
   }
 
   String sha256() {
     return sha256;
   }
 
-  byte[] content() {
+  /** The library itself, verified. Takes some time: not wanted where the cache has it. */
+  byte[] content() throws IOException {
+    byte[] content =
+        bytes(opener.open(resource).orElseThrow(() -> new IOException(resource + " is gone")));
+    String actual = Cache.sha256(content);
+    if (!actual.equals(sha256)) {
+      throw new IOException(
+          resource + " is damaged: its SHA-256 is " + actual + ", expected " + sha256);
+    }
     return content;
   }
 
@@ -62,7 +72,7 @@ final class Bundle {
     if (library.isEmpty()) {
       return Optional.empty();
     }
-    byte[] content = bytes(library.get());
+    library.get().close();
     Optional<InputStream> hash = opener.open(resource + ".sha256");
     if (hash.isEmpty()) {
       throw new IOException(resource + ".sha256 is missing beside the library");
@@ -71,12 +81,7 @@ final class Bundle {
     if (!expected.find()) {
       throw new IOException(resource + ".sha256 holds no SHA-256");
     }
-    String actual = Cache.sha256(content);
-    if (!actual.equals(expected.group())) {
-      throw new IOException(
-          resource + " is damaged: its SHA-256 is " + actual + ", expected " + expected.group());
-    }
-    return Optional.of(new Bundle(actual, content));
+    return Optional.of(new Bundle(resource, opener, expected.group()));
   }
 
   private static Optional<InputStream> openByClassLoader(String resource) throws IOException {
