@@ -271,6 +271,9 @@ final class Loader {
     if (host.musl()) {
       return message + " (this JVM runs on musl libc: the library must be built for it)";
     }
+    if (message.contains("GLIBC_") && message.contains("not found")) {
+      return message + " (the library needs glibc 2.28 or later, that of this system is older)";
+    }
     return message;
   }
 

@@ -13,6 +13,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
@@ -157,6 +158,20 @@ class LoaderTest {
     fails(
         jvm().with("-Ddxdw.library=/nowhere/libdxdw.so").onClassPath().probe("cause"),
         "there is no such file");
+  }
+
+  @Test
+  @DisplayName("K4: guards against an older glibc that is told in the linker's words alone")
+  void olderGlibc() throws Exception {
+    byte[] library = Files.readAllBytes(ChildJvm.LIBRARY);
+    String asksForMore =
+        new String(library, StandardCharsets.ISO_8859_1).replace("GLIBC_2.", "GLIBC_9.");
+    Path file =
+        Files.write(folder.resolve("later.so"), asksForMore.getBytes(StandardCharsets.ISO_8859_1));
+    fails(
+        jvm().with("-Ddxdw.library=" + file).onClassPath().probe("cause"),
+        "GLIBC_9.",
+        "(the library needs glibc 2.28 or later, that of this system is older)");
   }
 
   // ---- By library path ----
