@@ -1,12 +1,10 @@
 package io.github.dxdw.bench;
 
+import io.github.dxdw.cli.JsonFile;
 import io.github.dxdw.cli.bench.BenchTask;
 import io.github.dxdw.cli.bench.Machine;
 import io.github.dxdw.cli.bench.Peer;
 import io.github.dxdw.cli.bench.Report;
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -23,6 +21,7 @@ import org.openjdk.jmh.runner.options.TimeValue;
 import org.openjdk.jmh.runner.options.VerboseMode;
 import org.openjdk.jmh.util.Statistics;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
@@ -59,11 +58,7 @@ public final class CallsTask implements BenchTask {
           "Benchmarks to run: emptyCall, product, productOpenBlas, productTorch, weightedSum.")
   private String filter;
 
-  @Option(
-      names = "--json",
-      paramLabel = "FILE",
-      description = "Write the results to this file, too.")
-  private Path json;
+  @Mixin private JsonFile json;
 
   @Spec private CommandSpec spec;
 
@@ -73,13 +68,7 @@ public final class CallsTask implements BenchTask {
     machine.forEach(line -> spec.commandLine().getOut().println("# " + line));
     List<Report.Row> rows = rows(measure());
     rows.forEach(spec.commandLine().getOut()::println);
-    if (json != null) {
-      try {
-        new Report(machine, quick ? 3 : 10, quick, rows).write(json);
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
-      }
-    }
+    json.write(new Report(machine, quick ? 3 : 10, quick, rows));
   }
 
   private Collection<RunResult> measure() {

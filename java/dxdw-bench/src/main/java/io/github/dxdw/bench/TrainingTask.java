@@ -6,6 +6,7 @@ import ai.djl.ndarray.types.Shape;
 import io.github.dxdw.DType;
 import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
+import io.github.dxdw.cli.JsonFile;
 import io.github.dxdw.cli.bench.BenchTask;
 import io.github.dxdw.cli.bench.Machine;
 import io.github.dxdw.cli.bench.Report;
@@ -31,6 +32,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.DoubleSupplier;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
@@ -76,11 +78,7 @@ public final class TrainingTask implements BenchTask {
       description = "Folder of the four IDX files (${DEFAULT-VALUE}).")
   private Path data = FashionMnist.FOLDER;
 
-  @Option(
-      names = "--json",
-      paramLabel = "FILE",
-      description = "Write the results to this file, too.")
-  private Path json;
+  @Mixin private JsonFile json;
 
   @Spec private CommandSpec spec;
 
@@ -138,9 +136,7 @@ public final class TrainingTask implements BenchTask {
                       })
                   .toList()));
       rows.forEach(out::println);
-      if (json != null) {
-        new Report(machine, epochs, false, rows).write(json);
-      }
+      json.write(new Report(machine, epochs, false, rows));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }

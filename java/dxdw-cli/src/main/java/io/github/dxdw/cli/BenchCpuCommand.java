@@ -4,11 +4,10 @@ import io.github.dxdw.Dxdw;
 import io.github.dxdw.cli.bench.CpuBenchmark;
 import io.github.dxdw.cli.bench.Peer;
 import io.github.dxdw.cli.bench.Report;
-import java.io.IOException;
 import java.io.PrintWriter;
-import java.nio.file.Path;
 import java.util.List;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
@@ -51,11 +50,7 @@ final class BenchCpuCommand implements Runnable {
       description = "Measure 1 to N threads; 0 stands for all, at most 2 (${DEFAULT-VALUE}).")
   private int threads;
 
-  @Option(
-      names = "--json",
-      paramLabel = "FILE",
-      description = "Write the results to this file, too.")
-  private Path json;
+  @Mixin private JsonFile json;
 
   @Spec private CommandSpec spec;
 
@@ -80,13 +75,7 @@ final class BenchCpuCommand implements Runnable {
     if (report.rows().isEmpty()) {
       throw new CommandException("nothing measured has '" + filter + "' in its name");
     }
-    if (json != null) {
-      try {
-        report.write(json);
-      } catch (IOException e) {
-        throw new CommandException("can't write the results: " + e.getMessage());
-      }
-    }
+    json.write(report);
   }
 
   private void require(boolean holds, String option, Object value, String expected) {
