@@ -11,13 +11,15 @@ import ai.djl.nn.Activation;
 import ai.djl.nn.core.Linear;
 import ai.djl.training.GradientCollector;
 import ai.djl.training.loss.Loss;
+import io.github.dxdw.autograd.Parameter;
+import io.github.dxdw.cli.train.Network;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 
 /**
  * A perceptron in PyTorch by DJL, in float32: layers with ReLU between them, softmax cross-entropy
- * and gradient descent with momentum, the last by operations in place.
+ * and gradient descent as torch.optim.SGD does it, the last by operations in place.
  */
 final class TorchNetwork implements AutoCloseable {
 
@@ -27,10 +29,15 @@ final class TorchNetwork implements AutoCloseable {
   private final Loss loss = Loss.softmaxCrossEntropyLoss();
   private final List<NDArray> weights = new ArrayList<>();
   private final List<NDArray> biases = new ArrayList<>();
+
+  /** Weights [outputs, inputs] and biases, layer by layer. */
   private final List<NDArray> parameters = new ArrayList<>();
 
+  private TorchNetwork() {}
+
   /** Sizes: inputs, hidden layers, classes. Weights are drawn evenly from ±sqrt(6 / inputs). */
-  TorchNetwork(long seed, int... sizes) {
+  static TorchNetwork random(long seed, int... sizes) {
+    TorchNetwork network = new TorchNetwork();
     Random random = new Random(seed);
     for (int i = 0; i + 1 < sizes.length; i++) {
       float[] values = new float[sizes[i] * sizes[i + 1]];
@@ -38,14 +45,32 @@ final class TorchNetwork implements AutoCloseable {
       for (int j = 0; j < values.length; j++) {
         values[j] = (float) (limit * (2 * random.nextDouble() - 1));
       }
-      weights.add(manager.create(values, new Shape(sizes[i + 1], sizes[i])));
-      biases.add(manager.zeros(new Shape(sizes[i + 1])));
+      network.addLayer(values, new float[sizes[i + 1]]);
     }
-    parameters.addAll(weights);
-    parameters.addAll(biases);
-    for (NDArray parameter : parameters) {
-      parameter.setRequiresGradient(true);
+    return network;
+  }
+
+  /** The same weights as those of another network. */
+  static TorchNetwork of(Network other) {
+    TorchNetwork network = new TorchNetwork();
+    List<Parameter> parameters = other.parameters();
+    for (int i = 0; i < parameters.size(); i += 2) {
+      network.addLayer(
+          parameters.get(i).master().transpose().toFloatArray(),
+          parameters.get(i + 1).master().toFloatArray());
     }
+    return network;
+  }
+
+  private void addLayer(float[] values, float[] bias) {
+    NDArray w = manager.create(values, new Shape(bias.length, values.length / bias.length));
+    NDArray b = manager.create(bias);
+    weights.add(w);
+    biases.add(b);
+    parameters.add(w);
+    parameters.add(b);
+    w.setRequiresGradient(true);
+    b.setRequiresGradient(true);
   }
 
   NDManager manager() {
@@ -70,29 +95,57 @@ final class TorchNetwork implements AutoCloseable {
     return sum / order.length;
   }
 
-  private float step(NDArray images, NDArray labels, long[] rows, float rate, float decay) {
+  /**
+   * Goes one step.
+   *
+   * @return mean loss before it
+   */
+  float step(NDArray images, NDArray labels, long[] rows, float rate, float decay) {
+    float value = differentiate(images, labels, rows);
+    for (NDArray parameter : parameters) {
+      try (NDArray velocity = parameter.getGradient();
+          NDArray decayed = parameter.mul(decay)) {
+        velocity.addi(decayed);
+        try (NDArray move = velocity.mul(rate)) {
+          parameter.subi(move);
+        }
+        // The next backward adds to this: the gradient is the velocity.
+        velocity.muli(MOMENTUM);
+      }
+    }
+    return value;
+  }
+
+  /**
+   * Adds the gradient of the mean loss of some examples to what the parameters' gradients hold.
+   *
+   * @return the loss
+   */
+  float differentiate(NDArray images, NDArray labels, long[] rows) {
     try (NDManager batch = manager.newSubManager()) {
       NDArray index = batch.create(rows);
       NDArray x = images.get(batch, new NDIndex("{}", index));
       NDArray y = labels.get(batch, new NDIndex("{}", index));
       x.attach(batch);
       y.attach(batch);
-      float value;
       try (GradientCollector collector = Engine.getEngine("PyTorch").newGradientCollector()) {
         NDArray mean = loss.evaluate(new NDList(y), new NDList(logits(x)));
         collector.backward(mean);
-        value = mean.getFloat();
+        return mean.getFloat();
       }
-      for (NDArray parameter : parameters) {
-        try (NDArray gradient = parameter.getGradient();
-            NDArray move = gradient.mul(rate)) {
-          parameter.muli(1 - rate * decay).subi(move);
-          // The next backward adds to this: the gradient is the velocity.
-          gradient.muli(MOMENTUM);
-        }
-      }
-      return value;
     }
+  }
+
+  /** The gradients of weights [inputs, outputs] and biases, layer by layer. */
+  List<float[]> gradients() {
+    List<float[]> gradients = new ArrayList<>();
+    for (NDArray parameter : parameters) {
+      try (NDArray gradient = parameter.getGradient()) {
+        NDArray turned = gradient.getShape().dimension() == 2 ? gradient.transpose() : gradient;
+        gradients.add(turned.toFloatArray());
+      }
+    }
+    return gradients;
   }
 
   private NDArray logits(NDArray x) {

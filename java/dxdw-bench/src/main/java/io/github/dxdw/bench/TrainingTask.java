@@ -155,7 +155,7 @@ public final class TrainingTask implements BenchTask {
   }
 
   private Contender torch(Dataset[] parts) {
-    TorchNetwork network = new TorchNetwork(1, sizes(parts[0]));
+    TorchNetwork network = TorchNetwork.random(1, sizes(parts[0]));
     NDManager manager = network.manager();
     NDArray[] images = new NDArray[2];
     NDArray[] labels = new NDArray[2];

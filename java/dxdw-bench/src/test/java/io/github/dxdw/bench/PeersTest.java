@@ -53,7 +53,7 @@ class PeersTest {
       labels[i] = i % 8;
       values[i * 8 + i % 8] = 1;
     }
-    try (TorchNetwork network = new TorchNetwork(1, 8, 16, 16, 8)) {
+    try (TorchNetwork network = TorchNetwork.random(1, 8, 16, 16, 8)) {
       NDManager manager = network.manager();
       NDArray images = manager.create(values, new Shape(count, 8));
       NDArray classes = manager.create(labels);

@@ -77,6 +77,22 @@ public final class GradientCheck {
     return check.results();
   }
 
+  /**
+   * Holds gradients that another has computed for the first step against the same reference.
+   *
+   * @param gradients of the weights and biases, layer by layer, row by row
+   * @return for each of them its worst element
+   */
+  public static List<Result> firstStep(
+      Network network, Backend backend, Dataset data, Recipe recipe, List<float[]> gradients) {
+    GradientCheck check = new GradientCheck(network, backend);
+    check.accumulate(data, recipe);
+    network.parameters().forEach(parameter -> parameter.buffer().zero());
+    check.worst.clear();
+    check.compareParameters(gradients);
+    return check.results();
+  }
+
   List<Result> results() {
     return List.copyOf(worst.values());
   }
@@ -138,10 +154,13 @@ public final class GradientCheck {
   }
 
   void compareParameters() {
+    compareParameters(network.parameters().stream().map(p -> p.gradient().toFloatArray()).toList());
+  }
+
+  private void compareParameters(List<float[]> gradients) {
     for (int i = 0; i < expected.size(); i++) {
       String name = "layer " + (i / 2 + 1) + (i % 2 == 0 ? " dW" : " db");
-      float[] gradient = network.parameters().get(i).gradient().toFloatArray();
-      record(compare(name, expected.get(i), gradient));
+      record(compare(name, expected.get(i), gradients.get(i)));
     }
   }
 

@@ -114,7 +114,7 @@ public final class Network implements AutoCloseable {
   }
 
   /** What moves the parameters as a recipe says. */
-  Optimizer optimizer(Recipe recipe) {
+  public Optimizer optimizer(Recipe recipe) {
     return recipe.optimizer(arena, parameters);
   }
 
