@@ -72,64 +72,97 @@ __device__ __forceinline__ int chunk_offset(int line, int k) {
   return kTile == 128 ? k * 256 + ((line / 8) ^ (k % 8)) * 16 : k * 64 + ((line / 8) ^ (k / 2 % 4)) * 16;
 }
 
-// Fills one operand's stage with lines [first_line, +tile) and k [first_k, +32) of its slice; what lies outside is 0.
+// Fills one operand's stages, step after step, with lines [first_line, +tile) and 32 k each; what lies outside is 0. A
+// thread's chunks, or elements, are the same in every step, so that addresses only advance.
 template <bool kInner, typename S>
-__device__ __forceinline__ void fill(char *stage, const StridedOperand &operand, bool by_chunks, int64_t first_line,
-                                     int64_t first_k, int64_t k_left) {
-  constexpr int kTile = S::kTile, kThreads = S::kThreads, kChunks = kTile / 8;  // chunks of a k, contraction outer
-  const int thread = threadIdx.x;
-  const uint16_t *data = reinterpret_cast<const uint16_t *>(operand.data);
-  const int64_t lines_left = operand.lines - first_line;
-  if (by_chunks) {
-#pragma unroll
-    for (int i = 0; i < S::kOperandBytes / 16 / kThreads; ++i) {
-      const int chunk = thread + i * kThreads;
-      const int line = kInner ? chunk / 4 : chunk % kChunks * 8, k = kInner ? chunk % 4 * 8 : chunk / kChunks;
-      const int64_t inside = kInner ? (line < lines_left ? k_left - k : 0) : (k < k_left ? lines_left - line : 0);
-      const int bytes = static_cast<int>(max(int64_t{0}, min(int64_t{8}, inside))) * 2;
-      const uint16_t *from =
-          bytes == 0 ? data : data + (first_line + line) * operand.line_stride + (first_k + k) * operand.k_stride;
-      copy_async_16(ptx::shared_address(stage + chunk_offset<kInner, kTile>(line, k)), from, bytes);
+struct Filler {
+  static constexpr int kTile = S::kTile, kThreads = S::kThreads;
+  static constexpr int kChunks = S::kOperandBytes / 16 / kThreads;  // of a thread
+  static constexpr int kElements = kTile * kStep / kThreads;        // of a thread
+  // From one chunk, or element, of a thread to its next: lines where k is inner, k where it is not.
+  static constexpr int kChunkHop = kInner ? kThreads / 4 : kThreads / (kTile / 8);
+  static constexpr int kElementHop = kInner ? kThreads / kStep : kThreads / kTile;
+
+  const uint16_t *any, *at;
+  int64_t hop, advance;
+  int line, k;     // of the first, in the tile and the step
+  int lines_left;  // from `line` on
+  bool by_chunks;
+
+  __device__ Filler(const StridedOperand &o, bool chunks, int64_t first_line, int64_t first_k) : by_chunks(chunks) {
+    const int thread = threadIdx.x;
+    if (by_chunks) {
+      line = kInner ? thread / 4 : thread % (kTile / 8) * 8;
+      k = kInner ? thread % 4 * 8 : thread / (kTile / 8);
+    } else {
+      line = kInner ? thread / kStep : thread % kTile;
+      k = kInner ? thread % kStep : thread / kTile;
     }
-  } else {
-#pragma unroll 4
-    for (int i = 0; i < kTile * kStep / kThreads; ++i) {
-      const int element = thread + i * kThreads;
-      const int line = kInner ? element / kStep : element % kTile, k = kInner ? element % kStep : element / kTile;
-      uint16_t value = 0;
-      if (line < lines_left && k < k_left)
-        value = data[(first_line + line) * operand.line_stride + (first_k + k) * operand.k_stride];
-      const int within = kInner ? k % 8 : line % 8;
-      *reinterpret_cast<uint16_t *>(stage + chunk_offset<kInner, kTile>(line, k) + within * 2) = value;
-    }
+    any = reinterpret_cast<const uint16_t *>(o.data);
+    at = any + (first_line + line) * o.line_stride + (first_k + k) * o.k_stride;
+    hop = (by_chunks ? kChunkHop : kElementHop) * (kInner ? o.line_stride : o.k_stride);
+    advance = kStep * o.k_stride;
+    lines_left = static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, o.lines - first_line - line)));
   }
-}
+
+  __device__ __forceinline__ void fill(char *stage, int64_t step_left) {
+    const int k_left = static_cast<int>(min(int64_t{kStep}, step_left)) - k;
+    if (by_chunks) {
+      const uint32_t to = ptx::shared_address(stage) + chunk_offset<kInner, kTile>(line, k);
+      // Neighbours of a chunk that lie inside.
+      const int inside = max(0, min(8, kInner ? k_left : lines_left));
+#pragma unroll
+      for (int i = 0; i < kChunks; ++i) {
+        const int bytes = i * kChunkHop < (kInner ? lines_left : k_left) ? inside * 2 : 0;
+        copy_async_16(to + i * kChunkHop * (kInner ? 64 : kTile * 2), bytes == 0 ? any : at + i * hop, bytes);
+      }
+    } else {
+      constexpr int kAhead = 8;
+#pragma unroll 1
+      for (int first = 0; first < kElements; first += kAhead) {
+        uint16_t values[kAhead];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          const int reach = (first + i) * kElementHop;
+          const bool inside = kInner ? reach < lines_left && k_left > 0 : lines_left > 0 && reach < k_left;
+          values[i] = inside ? at[(first + i) * hop] : uint16_t{0};
+        }
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          const int reach = (first + i) * kElementHop;
+          const int to_line = kInner ? line + reach : line, to_k = kInner ? k : k + reach;
+          *reinterpret_cast<uint16_t *>(stage + chunk_offset<kInner, kTile>(to_line, to_k) +
+                                        (kInner ? to_k % 8 : to_line % 8) * 2) = values[i];
+        }
+      }
+    }
+    at += advance;
+  }
+};
 
 template <typename T, bool kInnerA, bool kInnerB, int kTileOfC>
-__global__ void __launch_bounds__(Shape<kTileOfC>::kThreads) mma_kernel(const TiledArguments p) {
+__global__ void __launch_bounds__(Shape<kTileOfC>::kThreads, 1) mma_kernel(const TiledArguments p) {
   using S = Shape<kTileOfC>;
   constexpr int kTile = S::kTile, kM = S::kBlocksM, kN = S::kBlocksN;
   extern __shared__ __align__(128) char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_m = warp / S::kWarpsN * (16 * kM), warp_n = warp % S::kWarpsN * (8 * kN);
-  if (S::kSmall) {
-    ptx::wait_for_kernel_before();
-    ptx::let_next_kernel_start();
-  }
 
-  for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
-    const TileUnit u = tile_unit<kTile>(p, unit);
+  // A block has one small tile, or walks from large tile to large tile.
+  for (int64_t unit = S::kSmall ? 0 : blockIdx.x; unit < (S::kSmall ? 1 : p.units); unit += gridDim.x) {
+    const TileUnit u = S::kSmall ? tile_of_block<kTile>(p) : tile_unit<kTile, kTile>(p, unit);
     const int64_t steps = (u.length + kStep - 1) / kStep;
     // A slice may start off 16 bytes where the contraction is the contiguous direction.
     const bool chunks_a = p.a.aligned && (!kInnerA || u.first_k % 8 == 0);
     const bool chunks_b = p.b.aligned && (!kInnerB || u.first_k % 8 == 0);
 
+    Filler<kInnerA, S> fill_a(p.a, chunks_a, u.row0, u.first_k);
+    Filler<kInnerB, S> fill_b(p.b, chunks_b, u.col0, u.first_k);
     const auto load = [&](int64_t step) {
       if (step < steps) {
-        char *stage = shared + step % kStages * S::kStageBytes;
-        const int64_t at = u.first_k + step * kStep, left = u.length - step * kStep;
-        fill<kInnerA, S>(stage, p.a, chunks_a, u.row0, at, left);
-        fill<kInnerB, S>(stage + S::kOperandBytes, p.b, chunks_b, u.col0, at, left);
+        char *stage = shared + static_cast<int>(step % kStages) * S::kStageBytes;
+        fill_a.fill(stage, u.length - step * kStep);
+        fill_b.fill(stage + S::kOperandBytes, u.length - step * kStep);
       }
       copy_async_commit();
     };
@@ -141,6 +174,10 @@ __global__ void __launch_bounds__(Shape<kTileOfC>::kThreads) mma_kernel(const Ti
     };
     const auto is_inside = [&](int64_t row, int64_t col) { return row < p.a.lines && col < p.b.lines; };
 
+    if (S::kSmall) {
+      ptx::wait_for_kernel_before();
+      ptx::let_next_kernel_start();
+    }
     for (int step = 0; step < kStages - 1; ++step) load(step);
     float old[2][kN][2] = {};  // of a small tile
     if (S::kSmall && p.c.add && !p.c.atomic) {
@@ -158,7 +195,8 @@ __global__ void __launch_bounds__(Shape<kTileOfC>::kThreads) mma_kernel(const Ti
       copy_async_wait<kStages - 2>();
       __syncthreads();
       load(step + kStages - 1);  // into the stage that the step before has left
-      const char *stage_a = shared + step % kStages * S::kStageBytes, *stage_b = stage_a + S::kOperandBytes;
+      const char *stage_a = shared + static_cast<int>(step % kStages) * S::kStageBytes,
+                 *stage_b = stage_a + S::kOperandBytes;
 #pragma unroll
       for (int k = 0; k < kStep; k += 16) {
         // Fragments of A: matrices (rows 0-7, k 0-7), (rows 8-15, k 0-7), (rows 0-7, k 8-15), (rows 8-15, k 8-15).
@@ -237,8 +275,8 @@ cudaError_t launch_tiles(const gpu::ProductPlan &p, TiledArguments *arguments, c
   const cudaError_t error = allow_shared(kernel, S::kSharedBytes, &devices[is_f16 * 4 + inner_a * 2 + inner_b]);
   if (error != cudaSuccess) return error;
   void *pointers[] = {arguments};
-  return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(S::kThreads), S::kSharedBytes, stream, pointers, 1,
-                S::kSmall && p.overlap);
+  return launch(kernel, S::kSmall ? grid_of_tiles(p) : dim3(static_cast<unsigned>(p.blocks)), dim3(S::kThreads),
+                S::kSharedBytes, stream, pointers, 1, S::kSmall && p.overlap);
 }
 
 }  // namespace

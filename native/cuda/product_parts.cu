@@ -285,7 +285,6 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
   using L = Layout<F>;
   constexpr int kProducerRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
   constexpr int kConsumerRegisters = 232;
-  constexpr int kLagBarrier = 1;
   extern __shared__ char shared_raw[];
   const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
   const uint32_t full = shared + F::kStages * L::kStageBytes, empty = full + 8 * F::kStages;
@@ -337,13 +336,9 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
     uint32_t parity = 0;
     for (int32_t index = blockIdx.x; index < p.units; index += gridDim.x) {
       const Unit unit = unit_at(p, index);
-      // The second warpgroup starts half a step behind the first, so that one multiplies while the other adds up. Not in
-      // short units: the ring does not keep the first from arriving twice before the second has come once.
-      const bool lag = F::kFlush > 1 && unit.k_tiles >= F::kStages;
-      if (lag && consumer == 1) ptx::named_barrier(kLagBarrier, 256);
       float sum[kSums];
       // One stage's products; `fresh`: they are the first that these sums hold.
-      const auto multiply = [&](bool fresh, bool signal) {
+      const auto multiply = [&](bool fresh) {
         ptx::mbarrier_wait(full + 8 * stage, parity);
         const uint32_t at = shared + stage * L::kStageBytes;
         const uint64_t a = descriptor_of<F>(at + consumer * 64 * F::kLine);
@@ -356,7 +351,6 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
           for (int step = 0; step < F::kSteps; ++step)
             F::Multiply::run(sum, a + (F::part_a(product) * L::kBytesA >> 4) + step * 2,
                              b + (F::part_b(product) * L::kBytesB >> 4) + step * 2, !fresh || product > 0 || step > 0);
-          if (F::kFlush > 1 && product == F::kProducts / 2 - 1 && signal) ptx::named_barrier_arrive(kLagBarrier, 256);
         }
         ptx::wgmma_commit();
         pin(sum);
@@ -372,12 +366,12 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = 0.0f;
         for (int32_t tile = 0; tile < unit.k_tiles; tile += F::kFlush) {
-          multiply(true, lag && tile == 0 && consumer == 0);
+          multiply(true);
           int before = next_stage();
 #pragma unroll
           for (int more = 1; more < F::kFlush; ++more) {
             if (tile + more >= unit.k_tiles) break;
-            multiply(false, false);
+            multiply(false);
             // The products of the stage before are done once only one group is pending.
             ptx::wgmma_wait<1>();
             release(before);
@@ -397,7 +391,7 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
         }
         int before = 0;
         for (int32_t tile = 0; tile < unit.k_tiles; ++tile) {
-          multiply(tile == 0, false);
+          multiply(tile == 0);
           ptx::wgmma_wait<1>();
           if (tile > 0) release(before);
           before = next_stage();

@@ -3,11 +3,11 @@
 // Each element is one chain of fused multiply-adds in rising k that starts at +0.0, whatever the tile: a row of C has
 // the same bits for any number of rows, and a slice the same bits as the product over that slice alone.
 //
-// A block owns a square tile of C and walks k in steps of 16, which stand in shared memory as float32, k-major. float32
+// A block owns a tile of C and walks k in steps of 16, which stand in shared memory as float32, k-major. float32
 // operands are copied there two steps ahead, past the registers, 16 bytes at a time where lines lie side by side and
 // start on 16 bytes, else element by element along whichever direction is contiguous. 16-bit operands pass through
-// registers one step ahead, to be widened. Each thread forms 8 x 8 or 4 x 4 elements, in groups of four rows and
-// columns, and reads four floats at a time.
+// registers one step ahead, to be widened. Each thread forms 8 x 16, 8 x 8 or 4 x 4 elements, in groups of four rows
+// and columns, and reads four floats at a time: the more elements, the fewer reads for each multiply-add.
 //
 // Small products, whose time is that of the way to memory and back, take tiles of 16 x 16: all of 64 k is asked for at
 // once, old values of C too, and the launch overlaps the end of the kernel before it.
@@ -21,13 +21,17 @@ namespace {
 constexpr int kStep = 16;
 constexpr int kThreads = 256;
 
-template <typename T, int R>
+// A thread forms M x N elements.
+template <typename T, int M, int N>
 struct Shape {
-  static constexpr int kTile = 16 * R;
-  static constexpr int kPitch = kTile + 4;  // keeps 16 bytes of neighbours together and k's apart
+  static constexpr int kTileM = 16 * M, kTileN = 16 * N;
+  // Four more floats than lines: keeps 16 bytes of neighbours together and k's apart.
+  static constexpr int kPitchA = kTileM + 4, kPitchB = kTileN + 4;
   static constexpr int kStages = sizeof(T) == 4 ? 3 : 2;
-  static constexpr int kOperand = kStep * kPitch;  // floats
-  static constexpr int kSharedBytes = kStages * 2 * kOperand * 4;
+  static constexpr int kFloatsA = kStep * kPitchA, kFloatsB = kStep * kPitchB;
+  static constexpr int kSharedBytes = kStages * (kFloatsA + kFloatsB) * 4;
+  // Blocks on a multiprocessor, as registers allow.
+  static constexpr int kBlocks = N == 16 || (sizeof(T) == 2 && M == 8) ? 1 : 2;
 };
 
 // The part of a float32 operand's tile that one thread copies.
@@ -134,37 +138,39 @@ struct Carrier {
   }
 };
 
-// R = 8: tile 128 x 128, R = 4: tile 64 x 64. Two blocks a multiprocessor, but for what else would not fit the registers.
-template <typename T, int R>
-__global__ void __launch_bounds__(kThreads, sizeof(T) == 4 || R == 4 ? 2 : 1) simt_kernel(const TiledArguments p) {
-  using S = Shape<T, R>;
-  constexpr int kTile = S::kTile, kPitch = S::kPitch;
-  constexpr int kGroups = R / 4;  // of four rows, and of four columns
+template <typename T, int M, int N>
+__global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel(const TiledArguments p) {
+  using S = Shape<T, M, N>;
+  constexpr int kGroupsM = M / 4, kGroupsN = N / 4;  // of four rows, and of four columns
+  constexpr int kStageFloats = S::kFloatsA + S::kFloatsB;
   extern __shared__ __align__(16) float shared[];
   // A warp forms 32 rows by 16 columns of every group. The order of its lanes lets each read of 16 bytes take the
   // fewest passes through shared memory.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int row_in_tile = warp / 4 * (32 * kGroups) + lane / 2 % 8 * 4;
-  const int col_in_tile = warp % 4 * (16 * kGroups) + (lane % 2 + lane / 16 * 2) * 4;
+  const int row_in_tile = warp / 4 * (32 * kGroupsM) + lane / 2 % 8 * 4;
+  const int col_in_tile = warp % 4 * (16 * kGroupsN) + (lane % 2 + lane / 16 * 2) * 4;
 
   for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
-    const TileUnit u = tile_unit<kTile>(p, unit);
+    const TileUnit u = tile_unit<S::kTileM, S::kTileN>(p, unit);
     const int64_t steps = (u.length + kStep - 1) / kStep;
-    float sum[R][R] = {};
-    const auto multiply = [&](const float *stage_a, int k) {
-      const float *stage_b = stage_a + S::kOperand;
-      float a[R], b[R];
+    float sum[M][N] = {};
+    const auto multiply = [&](const float *stage, int k) {
+      float a[M], b[N];
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        const float4 fa = *reinterpret_cast<const float4 *>(stage_a + k * kPitch + row_in_tile + g * 32);
-        const float4 fb = *reinterpret_cast<const float4 *>(stage_b + k * kPitch + col_in_tile + g * 16);
-        a[4 * g] = fa.x, a[4 * g + 1] = fa.y, a[4 * g + 2] = fa.z, a[4 * g + 3] = fa.w;
-        b[4 * g] = fb.x, b[4 * g + 1] = fb.y, b[4 * g + 2] = fb.z, b[4 * g + 3] = fb.w;
+      for (int g = 0; g < kGroupsM; ++g) {
+        const float4 four = *reinterpret_cast<const float4 *>(stage + k * S::kPitchA + row_in_tile + g * 32);
+        a[4 * g] = four.x, a[4 * g + 1] = four.y, a[4 * g + 2] = four.z, a[4 * g + 3] = four.w;
       }
 #pragma unroll
-      for (int i = 0; i < R; ++i)
+      for (int g = 0; g < kGroupsN; ++g) {
+        const float4 four =
+            *reinterpret_cast<const float4 *>(stage + S::kFloatsA + k * S::kPitchB + col_in_tile + g * 16);
+        b[4 * g] = four.x, b[4 * g + 1] = four.y, b[4 * g + 2] = four.z, b[4 * g + 3] = four.w;
+      }
 #pragma unroll
-        for (int j = 0; j < R; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+      for (int i = 0; i < M; ++i)
+#pragma unroll
+        for (int j = 0; j < N; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
     };
     const auto multiply_step = [&](int64_t step, const float *stage) {
       const int depth = static_cast<int>(min(static_cast<int64_t>(kStep), u.length - step * kStep));
@@ -178,16 +184,17 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 || R == 4 ? 2 : 1) si
     };
 
     if constexpr (sizeof(T) == 4) {
-      Copier<R> copy_a, copy_b;
+      Copier<M> copy_a;
+      Copier<N> copy_b;
       copy_a.start(p.a, u.row0, u.first_k);
       copy_b.start(p.b, u.col0, u.first_k);
       const uint32_t base = ptx::shared_address(shared);
       int filling = 0;
       const auto fill = [&](int64_t step) {
         if (step < steps) {
-          const uint32_t stage = base + filling * (2 * S::kOperand * 4);
+          const uint32_t stage = base + filling * (kStageFloats * 4);
           copy_a.copy(u.length - step * kStep, stage);
-          copy_b.copy(u.length - step * kStep, stage + S::kOperand * 4);
+          copy_b.copy(u.length - step * kStep, stage + S::kFloatsA * 4);
           filling = filling + 1 == S::kStages ? 0 : filling + 1;
         }
         copy_async_commit();
@@ -199,25 +206,26 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 || R == 4 ? 2 : 1) si
         copy_async_wait<S::kStages - 2>();
         __syncthreads();
         fill(step + S::kStages - 1);  // into the stage that the step before has left
-        multiply_step(step, shared + reading * (2 * S::kOperand));
+        multiply_step(step, shared + reading * kStageFloats);
         reading = reading + 1 == S::kStages ? 0 : reading + 1;
       }
       // The next unit's first copies go to stages that other warps may still read.
       copy_async_wait<0>();
       __syncthreads();
     } else {
-      Carrier<T, R> carry_a, carry_b;
+      Carrier<T, M> carry_a;
+      Carrier<T, N> carry_b;
       carry_a.start(p.a, u.row0, u.first_k);
       carry_b.start(p.b, u.col0, u.first_k);
-      float next_a[R], next_b[R];
-      const auto stage_of = [&](int64_t step) { return shared + step % 2 * (2 * S::kOperand); };
+      float next_a[M], next_b[N];
+      const auto stage_of = [&](int64_t step) { return shared + step % 2 * kStageFloats; };
       const auto load = [&](int64_t step) {
         carry_a.load(u.length - step * kStep, next_a);
         carry_b.load(u.length - step * kStep, next_b);
       };
       const auto store = [&](int64_t step) {
         carry_a.store(next_a, stage_of(step));
-        carry_b.store(next_b, stage_of(step) + S::kOperand);
+        carry_b.store(next_b, stage_of(step) + S::kFloatsA);
       };
       if (steps > 0) {
         load(0);
@@ -237,11 +245,11 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 || R == 4 ? 2 : 1) si
                          p.c.slice_stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.c.data) % 16 == 0;
     const int64_t cols_left = p.b.lines - u.col0;
 #pragma unroll
-    for (int i = 0; i < R; ++i) {
+    for (int i = 0; i < M; ++i) {
       const int64_t row = u.row0 + row_in_tile + i / 4 * 32 + i % 4;
       if (row >= p.a.lines) continue;
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
+      for (int g = 0; g < kGroupsN; ++g) {
         const int col = col_in_tile + g * 16;
         const int64_t first = u.slice * p.c.slice_stride + row * p.c.row_stride + (u.col0 + col) * p.c.col_stride;
         const float *value = &sum[i][4 * g];
@@ -278,92 +286,109 @@ constexpr int kSmallThreads = 128;  // each forms one row by two columns, eight 
 constexpr int kSmallEach = kSmallTile * kSmallStep / kSmallThreads;
 constexpr int kSmallPitch = kSmallStep + 4;
 
+// The part of an operand's tile that one thread carries: elements `hop` apart.
+template <typename T>
+struct SmallCarrier {
+  static constexpr int kLineHop = kSmallThreads / kSmallStep, kKHop = kSmallThreads / kSmallTile;
+  const T *at;
+  int64_t hop, advance;
+  int line, k;
+  int lines_left;  // of the tile
+  bool k_inner;
+
+  __device__ SmallCarrier(const StridedOperand &o, int64_t first_line, int64_t first_k) {
+    const int thread = threadIdx.x;
+    k_inner = o.k_inner;
+    line = k_inner ? thread / kSmallStep : thread % kSmallTile;
+    k = k_inner ? thread % kSmallStep : thread / kSmallTile;
+    at = reinterpret_cast<const T *>(o.data) + (first_line + line) * o.line_stride + (first_k + k) * o.k_stride;
+    hop = k_inner ? kLineHop * o.line_stride : kKHop * o.k_stride;
+    advance = kSmallStep * o.k_stride;
+    lines_left = static_cast<int>(min(int64_t{kSmallTile}, o.lines - first_line));
+  }
+
+  __device__ void load(int k_left, float (&values)[kSmallEach]) {
+#pragma unroll
+    for (int i = 0; i < kSmallEach; ++i) {
+      const bool inside = line + (k_inner ? i * kLineHop : 0) < lines_left && k + (k_inner ? 0 : i * kKHop) < k_left;
+      values[i] = inside ? to_float(at[i * hop]) : 0.0f;
+    }
+    at += advance;
+  }
+
+  __device__ void store(const float (&values)[kSmallEach], float (&tile)[kSmallTile][kSmallPitch]) const {
+#pragma unroll
+    for (int i = 0; i < kSmallEach; ++i)
+      tile[line + (k_inner ? i * kLineHop : 0)][k + (k_inner ? 0 : i * kKHop)] = values[i];
+  }
+};
+
 template <typename T>
 __global__ void __launch_bounds__(kSmallThreads) simt_small_kernel(const TiledArguments p) {
   __shared__ __align__(16) float tile_a[kSmallTile][kSmallPitch], tile_b[kSmallTile][kSmallPitch];
   const int thread = threadIdx.x, row_in_tile = thread / 8, col_in_tile = thread % 8;
+  const TileUnit u = tile_of_block<kSmallTile>(p);
+  const int length = static_cast<int>(u.length);
+  SmallCarrier<T> carry_a(p.a, u.row0, u.first_k), carry_b(p.b, u.col0, u.first_k);
+  const int64_t row = u.row0 + row_in_tile;
+  int64_t elements[2];
+  bool inside[2];
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int64_t col = u.col0 + col_in_tile + 8 * j;
+    elements[j] = u.slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
+    inside[j] = row < p.a.lines && col < p.b.lines;
+  }
   ptx::wait_for_kernel_before();
   ptx::let_next_kernel_start();
-  for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
-    const TileUnit u = tile_unit<kSmallTile>(p, unit);
-    const auto load = [&](const StridedOperand &o, int64_t first_line, int64_t step, float(&values)[kSmallEach]) {
-      const int line = o.k_inner ? thread / kSmallStep : thread % kSmallTile;
-      const int k = o.k_inner ? thread % kSmallStep : thread / kSmallTile;
-      constexpr int kLineHop = kSmallThreads / kSmallStep, kHop = kSmallThreads / kSmallTile;
-      const T *at = reinterpret_cast<const T *>(o.data) + (first_line + line) * o.line_stride +
-                    (u.first_k + step + k) * o.k_stride;
-      const int64_t hop = o.k_inner ? kLineHop * o.line_stride : kHop * o.k_stride;
+
+  float next_a[kSmallEach], next_b[kSmallEach], old[2], sum[2] = {};
+  carry_a.load(length, next_a);
+  carry_b.load(length, next_b);
 #pragma unroll
-      for (int i = 0; i < kSmallEach; ++i) {
-        const bool inside = first_line + line + (o.k_inner ? i * kLineHop : 0) < o.lines &&
-                            step + k + (o.k_inner ? 0 : i * kHop) < u.length;
-        values[i] = inside ? to_float(at[i * hop]) : 0.0f;
-      }
-    };
-    const auto store = [&](const StridedOperand &o, const float(&values)[kSmallEach],
-                           float(&tile)[kSmallTile][kSmallPitch]) {
-#pragma unroll
-      for (int i = 0; i < kSmallEach; ++i) {
-        const int e = thread + i * kSmallThreads;
-        tile[o.k_inner ? e / kSmallStep : e % kSmallTile][o.k_inner ? e % kSmallStep : e / kSmallTile] = values[i];
-      }
-    };
-    float next_a[kSmallEach], next_b[kSmallEach];
-    load(p.a, u.row0, 0, next_a);
-    load(p.b, u.col0, 0, next_b);
-    const int64_t row = u.row0 + row_in_tile;
-    int64_t elements[2];
-    bool inside[2];
-    float old[2], sum[2] = {};
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int64_t col = u.col0 + col_in_tile + 8 * j;
-      elements[j] = u.slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
-      inside[j] = row < p.a.lines && col < p.b.lines;
-      old[j] = inside[j] && p.c.add && !p.c.atomic ? load_any(p.c.data, p.c.type, elements[j]) : 0.0f;
+  for (int j = 0; j < 2; ++j)
+    old[j] = inside[j] && p.c.add && !p.c.atomic ? load_any(p.c.data, p.c.type, elements[j]) : 0.0f;
+  for (int step = 0; step < length; step += kSmallStep) {
+    carry_a.store(next_a, tile_a);
+    carry_b.store(next_b, tile_b);
+    __syncthreads();
+    if (step + kSmallStep < length) {
+      carry_a.load(length - step - kSmallStep, next_a);
+      carry_b.load(length - step - kSmallStep, next_b);
     }
-    for (int64_t step = 0; step < u.length; step += kSmallStep) {
-      store(p.a, next_a, tile_a);
-      store(p.b, next_b, tile_b);
-      __syncthreads();
-      if (step + kSmallStep < u.length) {
-        load(p.a, u.row0, step + kSmallStep, next_a);
-        load(p.b, u.col0, step + kSmallStep, next_b);
-      }
-      const int depth = static_cast<int>(min(int64_t{kSmallStep}, u.length - step));
-      if (depth == kSmallStep) {
+    const int depth = min(kSmallStep, length - step);
+    if (depth == kSmallStep) {
 #pragma unroll
-        for (int k = 0; k < kSmallStep; k += 4) {
-          const float4 a = *reinterpret_cast<const float4 *>(&tile_a[row_in_tile][k]);
+      for (int k = 0; k < kSmallStep; k += 4) {
+        const float4 a = *reinterpret_cast<const float4 *>(&tile_a[row_in_tile][k]);
 #pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            const float4 b = *reinterpret_cast<const float4 *>(&tile_b[col_in_tile + 8 * j][k]);
-            sum[j] = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum[j]))));
-          }
+        for (int j = 0; j < 2; ++j) {
+          const float4 b = *reinterpret_cast<const float4 *>(&tile_b[col_in_tile + 8 * j][k]);
+          sum[j] = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum[j]))));
         }
-      } else {
-        for (int k = 0; k < depth; ++k)
-#pragma unroll
-          for (int j = 0; j < 2; ++j) sum[j] = fmaf(tile_a[row_in_tile][k], tile_b[col_in_tile + 8 * j][k], sum[j]);
       }
-      __syncthreads();
-    }
+    } else {
+      for (int k = 0; k < depth; ++k)
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      if (!inside[j]) continue;
-      if (p.c.atomic)
-        put(p.c.data, p.c.type, elements[j], sum[j], p.c.add, true);
-      else
-        store_any(p.c.data, p.c.type, elements[j], p.c.add ? old[j] + sum[j] : sum[j]);
+        for (int j = 0; j < 2; ++j) sum[j] = fmaf(tile_a[row_in_tile][k], tile_b[col_in_tile + 8 * j][k], sum[j]);
     }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    if (!inside[j]) continue;
+    if (p.c.atomic)
+      put(p.c.data, p.c.type, elements[j], sum[j], p.c.add, true);
+    else
+      store_any(p.c.data, p.c.type, elements[j], p.c.add ? old[j] + sum[j] : sum[j]);
   }
 }
 
-template <typename T, int R>
+template <typename T, int M, int N>
 cudaError_t launch_tiles(TiledArguments *arguments, int32_t blocks, cudaStream_t stream) {
-  constexpr int kBytes = Shape<T, R>::kSharedBytes;
+  constexpr int kBytes = Shape<T, M, N>::kSharedBytes;
   static std::atomic<uint64_t> devices;
-  const void *kernel = reinterpret_cast<const void *>(simt_kernel<T, R>);
+  const void *kernel = reinterpret_cast<const void *>(simt_kernel<T, M, N>);
   const cudaError_t error = allow_shared(kernel, kBytes, &devices);
   if (error != cudaSuccess) return error;
   void *pointers[] = {arguments};
@@ -372,11 +397,13 @@ cudaError_t launch_tiles(TiledArguments *arguments, int32_t blocks, cudaStream_t
 
 template <typename T>
 cudaError_t launch_typed(const gpu::ProductPlan &p, TiledArguments *arguments, cudaStream_t stream) {
-  if (p.tile_m == 128) return launch_tiles<T, 8>(arguments, p.blocks, stream);
-  if (p.tile_m == 64) return launch_tiles<T, 4>(arguments, p.blocks, stream);
+  if constexpr (sizeof(T) == 4)
+    if (p.tile_n == 256) return launch_tiles<T, 8, 16>(arguments, p.blocks, stream);
+  if (p.tile_m == 128) return launch_tiles<T, 8, 8>(arguments, p.blocks, stream);
+  if (p.tile_m == 64) return launch_tiles<T, 4, 4>(arguments, p.blocks, stream);
   void *pointers[] = {arguments};
-  return launch(reinterpret_cast<const void *>(simt_small_kernel<T>), dim3(static_cast<unsigned>(p.blocks)),
-                dim3(kSmallThreads), 0, stream, pointers, 1, p.overlap);
+  return launch(reinterpret_cast<const void *>(simt_small_kernel<T>), grid_of_tiles(p), dim3(kSmallThreads), 0, stream,
+                pointers, 1, p.overlap);
 }
 
 }  // namespace

@@ -42,18 +42,34 @@ struct TileUnit {
 };
 
 // Eight rows of tiles are walked together, so that the blocks at work share lines of both operands in the cache.
-template <int kTile>
+template <int kTileM, int kTileN>
 __device__ __forceinline__ TileUnit tile_unit(const TiledArguments &p, int64_t unit) {
   const int64_t tiles = p.tiles_m * p.tiles_n, tile = unit % tiles;
   const int64_t band = tile / (8 * p.tiles_n), in_band = tile % (8 * p.tiles_n);
   const int64_t band_rows = min(int64_t{8}, p.tiles_m - 8 * band);
   TileUnit u;
   u.slice = unit / tiles;
-  u.row0 = (8 * band + in_band % band_rows) * kTile;
-  u.col0 = in_band / band_rows * kTile;
+  u.row0 = (8 * band + in_band % band_rows) * kTileM;
+  u.col0 = in_band / band_rows * kTileN;
   u.first_k = min(u.slice * p.chunk, p.contraction);
   u.length = min(p.chunk, p.contraction - u.first_k);
   return u;
+}
+
+// The tile of a block of a grid of columns, rows and slices of tiles: no division.
+template <int kTile>
+__device__ __forceinline__ TileUnit tile_of_block(const TiledArguments &p) {
+  TileUnit u;
+  u.slice = blockIdx.z;
+  u.row0 = static_cast<int64_t>(blockIdx.y) * kTile;
+  u.col0 = static_cast<int64_t>(blockIdx.x) * kTile;
+  u.first_k = min(u.slice * p.chunk, p.contraction);
+  u.length = min(p.chunk, p.contraction - u.first_k);
+  return u;
+}
+
+inline dim3 grid_of_tiles(const gpu::ProductPlan &p) {
+  return dim3(static_cast<unsigned>(p.tiles_n), static_cast<unsigned>(p.tiles_m), static_cast<unsigned>(p.split));
 }
 
 // ---- Copies to shared memory that run beside the arithmetic (capability 8.0) ----

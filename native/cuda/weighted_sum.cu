@@ -136,70 +136,92 @@ __global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackwa
 }
 
 // Dense features, one row stride, gx of x's type and assigned: a thread owns one vector of columns; `columns` threads
-// side by side cover a slab of a row, and the block holds kThreads / columns blocks of rows.
+// side by side cover a slab of a row. The groups of such threads, of all blocks together, take runs of kAhead rows in
+// turn, so that at any time the whole chip reads and writes one moving window of memory. A block adds up its own groups
+// in order.
 template <typename T, bool kGx, bool kGw>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     backward_dense(const WeightedSumBackward p, const BackwardShape s, const int columns, const int64_t slabs) {
   constexpr int kVector = Vector<T>::kSize;
-  constexpr int kAhead = 8;
-  const int64_t slab = blockIdx.x % slabs;
-  const int64_t block = blockIdx.x / slabs * (kThreads / columns) + threadIdx.x / columns;
+  constexpr int kAhead = 4;
+  __shared__ float shared[kGw ? kThreads * kVector : 1];
+  ptx::let_next_kernel_start();  // it has room beside this one, and waits for its end
+  const int64_t slab = blockIdx.x % slabs, block = blockIdx.x / slabs;
+  const int groups = kThreads / columns, group = threadIdx.x / columns;
   const int64_t d = (slab * columns + threadIdx.x % columns) * kVector;
-  if (block >= s.blocks || d >= p.features) return;
-  int64_t row = block * s.rows_per_block;
-  const int64_t end = min(row + s.rows_per_block, p.rows.count);
-  const int64_t x_stride = p.x.row_strides[0], gx_stride = p.gx.row_strides[0], g_stride = p.g.row_strides[0];
-  const T *x = reinterpret_cast<const T *>(p.x.data) + row * x_stride + d;
-  T *gx = reinterpret_cast<T *>(p.gx.data) + row * gx_stride + d;
-  const T *g = reinterpret_cast<const T *>(p.g.data) + row * g_stride;
-  float weights[kVector], sum[kVector] = {};
-  if (kGx) unpack<T>(__ldg(reinterpret_cast<const uint4 *>(reinterpret_cast<const T *>(p.w.data) + d)), weights);
-  const bool ones = p.g.data == nullptr;
+  const bool inside = d < p.features;
+  float sum[kVector] = {};
+  if (inside) {
+    const int64_t hop = s.blocks * groups * kAhead;  // rows
+    const int64_t x_stride = p.x.row_strides[0], gx_stride = p.gx.row_strides[0], g_stride = p.g.row_strides[0];
+    int64_t row = (block * groups + group) * kAhead;
+    const T *x = reinterpret_cast<const T *>(p.x.data) + row * x_stride + d;
+    T *gx = reinterpret_cast<T *>(p.gx.data) + row * gx_stride + d;
+    const T *g = reinterpret_cast<const T *>(p.g.data) + row * g_stride;
+    float weights[kVector];
+    if (kGx) unpack<T>(__ldg(reinterpret_cast<const uint4 *>(reinterpret_cast<const T *>(p.w.data) + d)), weights);
+    const bool ones = p.g.data == nullptr;
 
-  const auto one_row = [&](const uint4 &word, float scale, T *to) {
-    if (kGx) {
-      float products[kVector];
+    const auto one_row = [&](const uint4 &word, float scale, T *to) {
+      if (kGx) {
+        float products[kVector];
 #pragma unroll
-      for (int e = 0; e < kVector; ++e) products[e] = scale * weights[e];
-      __stcs(reinterpret_cast<uint4 *>(to), repack<T>(products));
-    }
-    if (kGw) {
-      float values[kVector];
-      unpack<T>(word, values);
+        for (int e = 0; e < kVector; ++e) products[e] = scale * weights[e];
+        __stcs(reinterpret_cast<uint4 *>(to), repack<T>(products));
+      }
+      if (kGw) {
+        float values[kVector];
+        unpack<T>(word, values);
 #pragma unroll
-      for (int e = 0; e < kVector; ++e) sum[e] = fmaf(values[e], scale, sum[e]);
-    }
-  };
-  for (; row + kAhead <= end; row += kAhead) {
+        for (int e = 0; e < kVector; ++e) sum[e] = fmaf(values[e], scale, sum[e]);
+      }
+    };
+    const auto load = [&](uint4(&words)[kAhead], float(&scales)[kAhead]) {
+#pragma unroll
+      for (int r = 0; r < kAhead; ++r) {
+        if (kGw) words[r] = __ldcs(reinterpret_cast<const uint4 *>(x + r * x_stride));
+        scales[r] = ones ? 1.0f : to_float(__ldg(g + r * g_stride));
+      }
+    };
     uint4 words[kAhead];
     float scales[kAhead];
+    bool whole = row + kAhead <= p.rows.count;
+    if (whole) load(words, scales);
+    while (whole) {
+      // The next run's loads go out before this run's stores.
+      const bool more = row + hop + kAhead <= p.rows.count;
+      uint4 now[kAhead];
+      float scale[kAhead];
 #pragma unroll
-    for (int r = 0; r < kAhead; ++r) {
-      if (kGw) words[r] = __ldcs(reinterpret_cast<const uint4 *>(x + r * x_stride));
-      scales[r] = ones ? 1.0f : to_float(__ldg(g + r * g_stride));
+      for (int r = 0; r < kAhead; ++r) now[r] = words[r], scale[r] = scales[r];
+      x += hop * x_stride;
+      g += hop * g_stride;
+      if (more) load(words, scales);
+#pragma unroll
+      for (int r = 0; r < kAhead; ++r) one_row(now[r], scale[r], gx + r * gx_stride);
+      gx += hop * gx_stride;
+      row += hop;
+      whole = more;
     }
-#pragma unroll
-    for (int r = 0; r < kAhead; ++r) one_row(words[r], scales[r], gx + r * gx_stride);
-    x += kAhead * x_stride;
-    gx += kAhead * gx_stride;
-    g += kAhead * g_stride;
-  }
-  for (; row < end; ++row) {
-    one_row(kGw ? __ldcs(reinterpret_cast<const uint4 *>(x)) : uint4{}, ones ? 1.0f : to_float(*g), gx);
-    x += x_stride;
-    gx += gx_stride;
-    g += g_stride;
-  }
-  if (kGw) {
-    if (s.partials != nullptr) {
-#pragma unroll
-      for (int e = 0; e < kVector; e += 4)
-        *reinterpret_cast<float4 *>(s.partials + block * p.features + d + e) =
-            make_float4(sum[e], sum[e + 1], sum[e + 2], sum[e + 3]);
-    } else {
-#pragma unroll
-      for (int e = 0; e < kVector; ++e) put_sum(p, s, block, d + e, sum[e]);
+    for (int r = 0; r < kAhead && row + r < p.rows.count; ++r) {
+      one_row(kGw ? __ldcs(reinterpret_cast<const uint4 *>(x)) : uint4{}, ones ? 1.0f : to_float(*g), gx);
+      x += x_stride;
+      gx += gx_stride;
+      g += g_stride;
     }
+  }
+  if (!kGw) return;
+  // In shared memory, one group of columns behind the other; threads that had no columns hold zeros.
+  const int width = columns * kVector;
+#pragma unroll
+  for (int e = 0; e < kVector; ++e) shared[group * width + threadIdx.x % columns * kVector + e] = sum[e];
+  __syncthreads();
+  for (int i = threadIdx.x; i < width; i += kThreads) {
+    const int64_t feature = slab * width + i;
+    if (feature >= p.features) break;
+    float total = shared[i];
+    for (int other = 1; other < groups; ++other) total = __fadd_rn(total, shared[other * width + i]);
+    put_sum(p, s, block, feature, total);
   }
 }
 
@@ -287,7 +309,7 @@ cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s,
   int columns = 1;
   while (columns < kThreads && columns * kVector < p.features) columns *= 2;
   int64_t slabs = (p.features + columns * kVector - 1) / (columns * kVector);
-  const int64_t blocks = (s.blocks + kThreads / columns - 1) / (kThreads / columns) * slabs;
+  const int64_t blocks = s.blocks * slabs;
   WeightedSumBackward argument = p;
   BackwardShape shape = s;
   void *pointers[] = {&argument, &shape, &columns, &slabs};

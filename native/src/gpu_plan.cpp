@@ -32,6 +32,8 @@ int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 double k_tile_cycles(Kernel kernel, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   const double ideal = static_cast<double>(tile_m) * tile_n * tile_k / 2048;
+  // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
+  if (kernel == kSimt) return 16 * ideal * (tile_n >= 256 ? 1.2 : tile_n >= 128 ? 1.35 : 1.7);
   if (kernel == kTf32) return 2 * ideal;    // half the rate of 16-bit operands
   if (kernel == kBf16x3) return 6 * ideal;  // products of parts
   return tile_n >= 256 ? ideal : tile_n >= 128 ? 1.1 * ideal : 1.6 * ideal;
@@ -109,7 +111,7 @@ void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   p->tiles = p->tiles_m * p->tiles_n;
 }
 
-// Where the way to memory and back is all that a product takes: many small blocks.
+// Where the way to memory and back is all that a product takes: many small blocks, one a tile and slice.
 void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multiprocessors) {
   constexpr int64_t kMostContraction = 512;
   const int64_t tiles = ceil_div(p->work.c.rows, tile) * ceil_div(p->work.c.cols, tile);
@@ -141,22 +143,27 @@ int64_t best_split(const ProductPlan &p, int32_t multiprocessors) {
   return best;
 }
 
-void choose_hopper_tile(ProductPlan *p, const Chip &chip) {
+struct TileSize {
+  int32_t m, n, k;
+};
+
+// The tile under which the product is over soonest, with the split asked for or the best.
+template <int kCount>
+void choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &chip) {
   const int64_t contraction = p->work.contraction();
-  const int32_t widths[] = {256, 128, 64};
   double best = 0;
-  int32_t best_width = 0;
-  for (const int32_t width : widths) {
-    set_tiles(p, 128, width, 64);
+  const TileSize *chosen = nullptr;
+  for (const TileSize &size : sizes) {
+    set_tiles(p, size.m, size.n, size.k);
     const int64_t split =
         p->work.split == 0 ? best_split(*p, chip.multiprocessors) : static_cast<int64_t>(p->work.split);
     const double cycles = modelled_cycles(*p, split, contraction, chip.multiprocessors);
-    if (best_width == 0 || cycles < best) {
+    if (chosen == nullptr || cycles < best) {
       best = cycles;
-      best_width = width;
+      chosen = &size;
     }
   }
-  set_tiles(p, 128, best_width, 64);
+  set_tiles(p, chosen->m, chosen->n, chosen->k);
 }
 
 }  // namespace
@@ -200,13 +207,14 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
           : is_16_bit      ? "exact precision asks for float32 multiply-add"
           : by_name        ? "float32 multiply-add: the precision asked for needs capability 9.0 and more weights"
                            : "float32 operands use float32 multiply-add";
-    // Small outputs take small tiles, so that more multiprocessors share them.
-    set_tiles(&p, 128, 128, 16);
-    if (p.tiles < multiprocessors) set_tiles(&p, 64, 64, 16);
+    if (is_16_bit)
+      choose_tile(&p, {{128, 128, 16}, {64, 64, 16}}, chip);
+    else
+      choose_tile(&p, {{128, 256, 16}, {128, 128, 16}, {64, 64, 16}}, chip);
     set_small_tiles(&p, 16, 64, multiprocessors);
   } else if (wgmma) {
     p.kernel = kHopper;
-    choose_hopper_tile(&p, chip);
+    choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 64, 64}}, chip);
     why = "wgmma and TMA: 16-bit operands on capability 9.0";
   } else {
     p.kernel = kMma;
@@ -291,7 +299,11 @@ void describe(const ProductPlan &p, const Chip &chip, dxdw_plan *out) {
 
 const char *kernel_name(const ProductPlan &plan) {
   switch (plan.kernel) {
-    case kSimt: return plan.tile_m == 128 ? "simt_128x128x16" : plan.tile_m == 64 ? "simt_64x64x16" : "simt_16x16x64";
+    case kSimt:
+      return plan.tile_n == 256   ? "simt_128x256x16"
+             : plan.tile_n == 128 ? "simt_128x128x16"
+             : plan.tile_n == 64  ? "simt_64x64x16"
+                                  : "simt_16x16x64";
     case kMma: return plan.tile_m == 128 ? "mma_128x128x32" : "mma_32x32x32";
     case kTf32: return "hopper_tf32_128x192x32";
     case kBf16x3: return "hopper_bf16x3_128x192x32";
@@ -301,9 +313,10 @@ const char *kernel_name(const ProductPlan &plan) {
 }
 
 RowBlocks plan_rows(int64_t rows, int64_t features) {
-  // About 2^18 groups of four features in flight fill any chip; few blocks keep the partial sums small beside x.
-  constexpr int64_t kGroups = 1 << 18, kMostBlocks = 2048, kLeastRows = 16;
-  const int64_t wanted = least(most(kGroups / most(ceil_div(features, 4), 1), 1), kMostBlocks);
+  // 512 thread blocks of 256 threads with four features each run at once on any large chip; so few keep the partial sums
+  // small beside x.
+  constexpr int64_t kThreadBlocks = 512, kFeatures = 256 * 4, kLeastRows = 16;
+  const int64_t wanted = most(kThreadBlocks / most(ceil_div(features, kFeatures), 1), 1);
   RowBlocks plan;
   plan.rows_per_block = most(ceil_div(rows, wanted), kLeastRows);
   plan.blocks = most(ceil_div(rows, plan.rows_per_block), 1);  // no rows: one empty block, whose sum is +0.0

@@ -551,6 +551,21 @@ void bench_graphs() {
   for (void *m : memory) CUDA(cudaFree(m));
 }
 
+// Sums words; what is read is never written.
+__global__ void read_all(const uint4 *data, int64_t count, uint32_t *never) {
+  uint32_t sum = 0;
+  constexpr int kAhead = 8;
+  const int64_t hop = gridDim.x * int64_t{blockDim.x};
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count; i += kAhead * hop) {
+    uint4 words[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) words[j] = i + j * hop < count ? __ldcs(data + i + j * hop) : uint4{};
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) sum += words[j].x + words[j].y + words[j].z + words[j].w;
+  }
+  if (sum == 0x12345678) *never = sum;
+}
+
 void bench_copy() {
   const int64_t count = int64_t{1} << 28;
   void *from = filled(count, true, 1), *to = filled(count, true, 2);
@@ -558,6 +573,15 @@ void bench_copy() {
       {"copy", false, [&](int) { CUDA(cudaMemcpyAsync(to, from, count * 4, cudaMemcpyDeviceToDevice, nullptr)); }, {}}};
   measure(&arms, 1);
   printf("device copy of 1 GiB: %.0f GB/s read and written\n", count * 8.0 / arms[0].median() * 1e-6);
+  std::vector<Arm> reads = {{"read",
+                             false,
+                             [&](int) {
+                               read_all<<<132 * 4, 256>>>(static_cast<const uint4 *>(from), count / 4,
+                                                          static_cast<uint32_t *>(to));
+                             },
+                             {}}};
+  measure(&reads, 1);
+  printf("read of 1 GiB: %.0f GB/s\n", count * 4.0 / reads[0].median() * 1e-6);
   CUDA(cudaFree(from));
   CUDA(cudaFree(to));
 }

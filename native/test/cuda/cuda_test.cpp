@@ -2,7 +2,8 @@
 //
 //   dxdw_test_cuda [full | reduced] [part ...]
 //
-// reduced: few cases, for running under compute-sanitizer. Parts: see kParts at the end; none named = all.
+// reduced: few cases, for running under compute-sanitizer, as native/bench/NOTES.md tells; every call is lent a workspace
+// full of NaN then, because initcheck does not see what TMA writes. Parts: see kParts at the end; none named = all.
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -396,17 +397,22 @@ void part_exact() {
   const int cases = reduced ? 12 : 120;
   // Shapes for which the plan takes the widest tile, with many tiles a block and an odd number of rows of tiles.
   const int64_t wide[][3] = {{1000, 2176, 4096}, {3072, 512, 4104}, {8320, 1032, 2048}};
-  int tiles[3] = {};
-  for (int i = 0; i < cases + (reduced ? 0 : 9); ++i) {
+  // And for which float32 multiply-add takes its widest: 8400 x 1000 results of 40 products each.
+  const int64_t wide_simt[][3] = {{8400, 40, 1000}, {8400, 1000, 40}, {40, 8400, 1000}};
+  int tiles[3] = {}, simt_tiles[4] = {};
+  for (int i = 0; i < cases + (reduced ? 0 : 12); ++i) {
     Random random{static_cast<uint64_t>(i) * 1001 + 3};
     ProductCase c;
     c.function = i % 3;
     const int64_t most = reduced ? 400 : 1400;
     c.t = random.between(1, most), c.k = random.between(64, most), c.n = random.between(64, most);
     if (random.one_in(2)) c.t = (c.t + 63) / 64 * 64, c.k = (c.k + 63) / 64 * 64, c.n = (c.n + 63) / 64 * 64;
-    if (i >= cases) c.t = wide[(i - cases) / 3][0], c.k = wide[(i - cases) / 3][1], c.n = wide[(i - cases) / 3][2];
+    if (i >= cases) {
+      const int64_t *const size = i < cases + 9 ? wide[(i - cases) / 3] : wide_simt[i - cases - 9];
+      c.t = size[0], c.k = size[1], c.n = size[2];
+    }
     c.in = random.one_in(2) ? Type::f16 : Type::bf16;
-    if (i < cases && random.one_in(3)) {
+    if (i >= cases + 9 || (i < cases && random.one_in(3))) {
       c.in = Type::f32;
       c.precision = random.one_in(2) ? DXDW_PRECISION_BF16X3 : DXDW_PRECISION_TF32;
     }
@@ -435,6 +441,10 @@ void part_exact() {
     prepare(other, &plain);
     call(other, &plain);
     fetch(&plain);
+    for (int j = 0; j < 4; ++j) {
+      const char *names[] = {"simt_16x16", "simt_64x64", "simt_128x128", "simt_128x256"};
+      simt_tiles[j] += strncmp(plain.plan.kernel, names[j], strlen(names[j])) == 0;
+    }
     for (int64_t e = 0; e < fast.c.count(); ++e) {
       const float x = fast.c.get(e), y = plain.c.get(e);
       CHECK(x == y || (isnan(x) && isnan(y)), "element %lld of [%lld, %lld]: %.9g, float32 gives %.9g; %s, %s",
@@ -442,7 +452,12 @@ void part_exact() {
             fast.plan.why);
     }
   }
-  printf("exact: %d cases; Hopper tiles of 64: %d, 128: %d, 256 columns: %d\n", cases, tiles[0], tiles[1], tiles[2]);
+  printf(
+      "exact: %d cases; Hopper tiles of 64: %d, 128: %d, 256 columns: %d; float32 tiles of 16: %d, 64: %d, 128: %d, 256"
+      " columns: %d\n",
+      cases, tiles[0], tiles[1], tiles[2], simt_tiles[0], simt_tiles[1], simt_tiles[2], simt_tiles[3]);
+  if (!reduced)
+    for (int count : simt_tiles) CHECK(count > 0, "a tile of float32 multiply-add was never taken");
   if (!reduced && tiles[0] + tiles[1] + tiles[2] > 0)
     for (int count : tiles) CHECK(count > 0, "a tile of the Hopper kernel was never taken");
 }
@@ -663,7 +678,7 @@ void part_determinism() {
   // Backward of the weighted sum.
   Operand x, w, g, gx, gw;
   Random random{5};
-  const int64_t rows = reduced ? 500 : 20000, d = 264;
+  const int64_t rows = reduced ? 9000 : 20000, d = 264;
   x.lay_out(Type::bf16, {rows, d}, {d, 1}, 0);
   w.lay_out(Type::bf16, {d}, {1}, 0);
   g.lay_out(Type::bf16, {rows}, {1}, 0);
@@ -745,13 +760,22 @@ void part_weighted() {
   const int cases = reduced ? 40 : 600;
   for (int i = 0; i < cases; ++i) {
     Random random{static_cast<uint64_t>(i) * 13 + 1};
-    const Type in = kTypes[i % 3], out = random.one_in(2) ? in : Type::f32;
-    const bool backward = random.one_in(2), friendly = random.one_in(2);
+    // Every tenth case is dense, with rows enough for every block and vectors of columns that fill a slab or do not.
+    const bool large = i % 10 == 9;
+    const Type in = kTypes[i % 3], out = large || random.one_in(2) ? in : Type::f32;
+    const bool backward = random.one_in(2), friendly = large || random.one_in(2);
     const int64_t sizes[] = {1, 3, 8, 64, 127, 128, 256, 1000, 2056, 4096};
-    const int64_t d = random.one_in(3) ? random.between(1, 700) : sizes[random.between(0, 9)];
-    const int64_t outer = random.between(1, 5), rows = random.between(1, reduced || d > 1000 ? 20 : 150);
+    const int64_t large_sizes[] = {128, 264, 1000, 1504, 2056, 4096, 8192, 20000};
+    const int64_t d = large              ? large_sizes[i / 10 % 8]
+                      : random.one_in(3) ? random.between(1, 700)
+                                         : sizes[random.between(0, 9)];
     const int64_t unit = 16 / size_of(in);
-    const int64_t pitch = friendly ? (d + unit - 1) / unit * unit : d + random.between(0, 3);
+    const int64_t outer = large ? 1 : random.between(1, 5),
+                  rows = large ? (int64_t{1} << 22) / (d * size_of(in)) + random.between(1, 40)
+                               : random.between(1, reduced || d > 1000 ? 20 : 150);
+    const int64_t pitch = large      ? d + unit * random.between(0, 1)
+                          : friendly ? (d + unit - 1) / unit * unit
+                                     : d + random.between(0, 3);
     const int64_t step = friendly ? 1 : random.between(1, 2);
     snprintf(context, sizeof context, "weighted: case %d, %s->%s %s, [%lld, %lld, %lld]", i, name_of(in), name_of(out),
              backward ? "backward" : "forward", (long long)outer, (long long)rows, (long long)d);
@@ -766,13 +790,13 @@ void part_weighted() {
     for (Operand *o : {&x, &w}) o->fill(&random, integers);
     dxdw_options options = {};
     options.size = sizeof options;
-    options.accumulate = static_cast<int32_t>(random.between(0, 2));
+    options.accumulate = static_cast<int32_t>(large ? 2 * random.between(0, 1) : random.between(0, 2));
     const bool adds = options.accumulate == DXDW_ADD;
     const bool gw_adds = options.accumulate != DXDW_ASSIGN;
     if (backward || adds) g.fill(&random, integers);
     if (adds) gx.fill(&random, integers);
     if (gw_adds) gw.fill(&random, integers);
-    const bool want_gx = !random.one_in(4), want_gw = !want_gx || !random.one_in(4);
+    const bool want_gx = large || !random.one_in(4), want_gw = large || !want_gx || !random.one_in(4);
     Operand *all[] = {&x, &w, &g, &gx, &gw};
     std::vector<char> before[5];
     for (int j = 0; j < 5; ++j) {

@@ -167,8 +167,16 @@ void test_named_precision() {
     }
 }
 
-// Small products are spread over many blocks.
-void test_small() {
+// Small products are spread over many blocks; large ones of float32 take the widest tile that fills the chip.
+void test_tiles() {
+  const auto name = [](int32_t function, int64_t t, int64_t k, int64_t n) {
+    return gpu::kernel_name(gpu::plan_product(product(function, DType::f32, t, k, n), function, kH200));
+  };
+  CHECK(strcmp(name(DXDW_Y, 8192, 4096, 14336), "simt_128x256x16") == 0, "%s", name(DXDW_Y, 8192, 4096, 14336));
+  CHECK(strcmp(name(DXDW_Y, 8400, 40, 1000), "simt_128x256x16") == 0, "%s", name(DXDW_Y, 8400, 40, 1000));
+  CHECK(strcmp(name(DXDW_Y, 1400, 700, 1400), "simt_128x128x16") == 0, "%s", name(DXDW_Y, 1400, 700, 1400));
+  CHECK(strcmp(name(DXDW_Y, 700, 700, 700), "simt_64x64x16") == 0, "%s", name(DXDW_Y, 700, 700, 700));
+  CHECK(strcmp(name(DXDW_Y, 64, 64, 64), "simt_16x16x64") == 0, "%s", name(DXDW_Y, 64, 64, 64));
   for (DType type : {DType::f32, DType::bf16}) {
     const gpu::ProductPlan p = gpu::plan_product(product(DXDW_DW, type, 64, 64, 64), DXDW_DW, kH200);
     CHECK(p.tiles >= 4 && p.workspace_bytes == 0, "%s", gpu::explain(p, kH200).text);
@@ -205,7 +213,7 @@ void test_rows() {
   for (int64_t rows : {0, 1, 15, 16, 17, 4096, 65536, 1048576})
     for (int64_t features : {1, 100, 128, 8192, 65536, 1000000}) {
       const gpu::RowBlocks p = gpu::plan_rows(rows, features);
-      CHECK(p.blocks >= 1 && p.blocks <= 2048 && p.blocks * p.rows_per_block >= rows, "%lld x %lld", (long long)rows,
+      CHECK(p.blocks >= 1 && p.blocks <= 512 && p.blocks * p.rows_per_block >= rows, "%lld x %lld", (long long)rows,
             (long long)features);
       CHECK(p.blocks == 1 || (p.blocks - 1) * p.rows_per_block < rows, "an empty block: %lld x %lld", (long long)rows,
             (long long)features);
@@ -219,7 +227,7 @@ int main() {
   test_rows();
   test_precision();
   test_named_precision();
-  test_small();
+  test_tiles();
   test_huge();
   test_split();
   test_same_kernel();
