@@ -1,8 +1,9 @@
 // Softmax cross entropy and squared error of rows, and their gradients.
 //
-// A row belongs to a group of threads, 4 of them, a warp or a thread block, as many as its features make worthwhile; it
-// is read once for each of its sums, from the caches after the first time. The order of a sum depends on the number of
-// features alone.
+// A row belongs to a group of threads: a warp or a thread block that holds all of it in registers, where its features
+// stand side by side on 16 bytes and are not too many; else 4 threads, a warp or a thread block that read it once for
+// each of its sums, from the caches after the first time. The order of a sum depends on the number of features and on
+// which of the two it is.
 #include "kernels.hpp"
 #include "normal.cuh"
 #include "vectors.cuh"
@@ -105,22 +106,145 @@ __global__ void __launch_bounds__(kThreads) row_losses(const RowLoss r) {
   }
 }
 
-template <typename T, int kGroup>
-cudaError_t run(const RowLoss &r, bool softmax, bool backward, cudaStream_t stream) {
-  const void *kernel = softmax ? (backward ? reinterpret_cast<const void *>(row_losses<T, kGroup, true, true>)
-                                           : reinterpret_cast<const void *>(row_losses<T, kGroup, true, false>))
-                               : (backward ? reinterpret_cast<const void *>(row_losses<T, kGroup, false, true>)
-                                           : reinterpret_cast<const void *>(row_losses<T, kGroup, false, false>));
-  constexpr int64_t kRows = kThreads / kGroup;
-  const int64_t blocks = (r.rows.count + kRows - 1) / kRows;
+cudaError_t launch_rows(const void *kernel, const RowLoss &r, int64_t rows_per_block, cudaStream_t stream) {
+  const int64_t blocks = (r.rows.count + rows_per_block - 1) / rows_per_block;
   RowLoss argument = r;
   void *pointers[] = {&argument};
   return launch(kernel, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kThreads), 0,
                 stream, pointers);
 }
 
+constexpr int kHeld = 32;  // features that a thread holds
+
+template <typename T>
+__device__ __forceinline__ void load_held(const T *row, int64_t d, int64_t features, float beyond,
+                                          float (&values)[Vector<T>::kSize]) {
+  if (d < features) {
+    unpack<T>(__ldcs(reinterpret_cast<const uint4 *>(row + d)), values);
+  } else {
+#pragma unroll
+    for (int e = 0; e < Vector<T>::kSize; ++e) values[e] = beyond;
+  }
+}
+
+// At most kGroup * kHeld features, a multiple of a vector; gx, where there is one, of x's type and assigned.
+template <typename T, int kGroup, bool kSoftmax, bool kBackward>
+__global__ void __launch_bounds__(kThreads) row_losses_held(const RowLoss r) {
+  constexpr int kRows = kThreads / kGroup, kVector = Vector<T>::kSize, kVectors = kHeld / kVector;
+  const int lane = threadIdx.x % kGroup;
+  const int64_t features = r.features;
+  for (int64_t first = blockIdx.x * int64_t{kRows}; first < r.rows.count; first += gridDim.x * int64_t{kRows}) {
+    const bool inside = first + threadIdx.x / kGroup < r.rows.count;
+    const int64_t row = inside ? first + threadIdx.x / kGroup : r.rows.count - 1;
+    const T *x = reinterpret_cast<const T *>(r.x.data) + row_offset(r.rows, r.x.row_strides, row);
+    const int64_t target_at = row_offset(r.rows, r.target.row_strides, row);
+    const int64_t y_at = row_offset(r.rows, r.y.row_strides, row);
+    const float g = kBackward ? load_any(r.y.data, r.y.type, y_at) : 0.0f;
+    float values[kVectors][kVector];
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j)
+      load_held(x, (int64_t{j} * kGroup + lane) * kVector, features, kSoftmax ? -INFINITY : 0.0f, values[j]);
+    if (kSoftmax) {
+      const int64_t label = reinterpret_cast<const int32_t *>(r.target.data)[target_at];
+      const bool known = label >= 0 && label < features;
+      float most = -INFINITY, sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j)
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) most = fmaxf(most, values[j][e]);
+      most = group_max<kGroup>(most);
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j)
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          values[j][e] = exp_of(__fsub_rn(values[j][e], most));
+          sum = __fadd_rn(sum, values[j][e]);
+        }
+      sum = group_sum<kGroup>(sum);
+      if (!kBackward) {
+        if (!inside || lane != 0) continue;
+        const float apart = known ? __fsub_rn(most, to_float(x[label])) : NAN;
+        put(r.y.data, r.y.type, y_at, __fadd_rn(logf(sum), apart), r.add, false);
+        continue;
+      }
+      const float inverse = __fdiv_rn(1.0f, sum);
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j)
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          const float p = __fmul_rn(values[j][e], inverse);
+          const bool chosen = (int64_t{j} * kGroup + lane) * kVector + e == label;
+          values[j][e] = known ? __fmul_rn(g, chosen ? __fsub_rn(p, 1.0f) : p) : NAN;
+        }
+    } else {
+      const T *target = reinterpret_cast<const T *>(r.target.data) + target_at;
+      float sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < kVectors; ++j) {
+        float wanted[kVector];
+        load_held(target, (int64_t{j} * kGroup + lane) * kVector, features, 0.0f, wanted);
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          values[j][e] = __fsub_rn(values[j][e], wanted[e]);
+          if (kBackward)
+            values[j][e] = __fmul_rn(__fmul_rn(2.0f, g), values[j][e]);
+          else
+            sum = fmaf(values[j][e], values[j][e], sum);
+        }
+      }
+      if (!kBackward) {
+        sum = group_sum<kGroup>(sum);
+        if (inside && lane == 0) put(r.y.data, r.y.type, y_at, sum, r.add, false);
+        continue;
+      }
+    }
+    T *gx = reinterpret_cast<T *>(r.gx.data) + row_offset(r.rows, r.gx.row_strides, row);
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t d = (int64_t{j} * kGroup + lane) * kVector;
+      if (inside && d < features) __stcs(reinterpret_cast<uint4 *>(gx + d), repack<T>(values[j]));
+    }
+  }
+}
+
+// Can rows of the operand be taken in vectors?
+bool takes_vectors(const RowsView &view, const Rows &rows, int64_t vector) {
+  if (view.feature_stride != 1 || reinterpret_cast<uintptr_t>(view.data) % 16 != 0) return false;
+  for (int32_t d = 0; d < rows.ndim; ++d)
+    if (view.row_strides[d] % vector != 0) return false;
+  return true;
+}
+
+bool can_be_held(const RowLoss &r, bool softmax, bool backward) {
+  const int64_t vector = 16 / size_of(r.x.type);
+  if (r.features < 32 || r.features > kThreads * kHeld || r.features % vector != 0) return false;
+  return takes_vectors(r.x, r.rows, vector) && (softmax || takes_vectors(r.target, r.rows, vector)) &&
+         (!backward || (!r.add && r.gx.type == r.x.type && takes_vectors(r.gx, r.rows, vector)));
+}
+
+template <typename T, int kGroup>
+cudaError_t run_held(const RowLoss &r, bool softmax, bool backward, cudaStream_t stream) {
+  const void *kernel = softmax ? (backward ? reinterpret_cast<const void *>(row_losses_held<T, kGroup, true, true>)
+                                           : reinterpret_cast<const void *>(row_losses_held<T, kGroup, true, false>))
+                               : (backward ? reinterpret_cast<const void *>(row_losses_held<T, kGroup, false, true>)
+                                           : reinterpret_cast<const void *>(row_losses_held<T, kGroup, false, false>));
+  return launch_rows(kernel, r, kThreads / kGroup, stream);
+}
+
+template <typename T, int kGroup>
+cudaError_t run(const RowLoss &r, bool softmax, bool backward, cudaStream_t stream) {
+  const void *kernel = softmax ? (backward ? reinterpret_cast<const void *>(row_losses<T, kGroup, true, true>)
+                                           : reinterpret_cast<const void *>(row_losses<T, kGroup, true, false>))
+                               : (backward ? reinterpret_cast<const void *>(row_losses<T, kGroup, false, true>)
+                                           : reinterpret_cast<const void *>(row_losses<T, kGroup, false, false>));
+  return launch_rows(kernel, r, kThreads / kGroup, stream);
+}
+
 template <typename T>
 cudaError_t run_typed(const RowLoss &r, bool softmax, bool backward, cudaStream_t stream) {
+  if (can_be_held(r, softmax, backward))
+    return r.features <= 32 * kHeld ? run_held<T, 32>(r, softmax, backward, stream)
+                                    : run_held<T, kThreads>(r, softmax, backward, stream);
   if (r.features <= kFew) return run<T, 4>(r, softmax, backward, stream);
   if (r.features <= kMany) return run<T, 32>(r, softmax, backward, stream);
   return run<T, kThreads>(r, softmax, backward, stream);

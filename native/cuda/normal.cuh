@@ -39,7 +39,9 @@ __device__ __forceinline__ Normal normal_of(float x) {
   const float wide = __fmul_rn(t, 4097.0f), h = __fsub_rn(wide, __fsub_rn(wide, t));
   const float e =
       exp_of_sum(__fmul_rn(-0.5f, __fmul_rn(h, h)), __fmul_rn(-0.5f, __fmul_rn(__fsub_rn(t, h), __fadd_rn(t, h))));
-  const float s = __fdiv_rn(1.0f, fmaf(t, kTailScale, 1.0f));
+  // A reciprocal within 1 unit in the last place, and a step that takes it to half of one.
+  const float below_s = fmaf(t, kTailScale, 1.0f), guess = __fdividef(1.0f, below_s);
+  const float s = fmaf(fmaf(-below_s, guess, 1.0f), guess, guess);
   const float u = fmaf(s, 2.0f, -1.0f);
   float p = kTail9;
   p = fmaf(p, u, kTail8);
