@@ -29,6 +29,7 @@ struct ElementwiseRun {
   const Elementwise *e;
   Tiles tiles;
   ElementwiseKernel kernel;
+  bool half;  // 16-bit operands of one type: where they stand side by side, kernels convert on the way
   bool stream;
 };
 
@@ -40,19 +41,32 @@ void elementwise_task(void *context, int64_t index, int32_t) {
   const int64_t end = std::min(tiles.count(), (index + 1) * tiles.per_task());
   for (int64_t i = index * tiles.per_task(); i < end; ++i) {
     const Tile2 tile = tiles.at(i);
-    Stretch s;
+    Stretch s = {};
+    if (run.half && tiles.side_by_side(e.in[0], tile) && tiles.side_by_side(e.out, tile) &&
+        (e.in[1].data == nullptr || tiles.side_by_side(e.in[1], tile))) {
+      s.a = tiles.address(e.in[0], tile);
+      s.b = e.in[1].data == nullptr ? nullptr : tiles.address(e.in[1], tile);
+      s.out = tiles.address(e.out, tile);
+      s.count = tile.count();
+      s.stream = run.stream;
+      s.type = e.out.type;
+      kernels().elementwise[run.kernel](s);
+      continue;
+    }
     s.a = tiles.load(e.in[0], tile, a);
     s.b = e.in[1].data == nullptr ? nullptr : tiles.load(e.in[1], tile, b);
-    s.out = e.add ? result : tiles.room(e.out, tile, result);
+    float *const to = e.add ? result : tiles.room(e.out, tile, result);
+    s.out = to;
     s.count = tile.count();
-    s.stream = run.stream && s.out != result;
+    s.stream = run.stream && to != result;
     kernels().elementwise[run.kernel](s);
-    if (e.add) {
-      const float *const before = tiles.load(e.out, tile, old);
-      s = {before, result, tiles.room(e.out, tile, result), tile.count(), false, {}};
-      kernels().elementwise[kAdd](s);
+    if (!e.add) {
+      tiles.store(e.out, tile, to);
+      continue;
     }
-    tiles.store(e.out, tile, s.out);
+    float *const sum = tiles.room(e.out, tile, result);
+    kernels().elementwise[kAdd]({tiles.load(e.out, tile, old), result, sum, tile.count(), false, {}});
+    tiles.store(e.out, tile, sum);
   }
   if (run.stream) kernels().fence();
 }
@@ -63,8 +77,9 @@ Plan plan_elementwise(const Elementwise &e) { return {1, threads_for_elements(e.
 
 Status run_elementwise(const Elementwise &e, int32_t function, const Plan &plan) {
   count_launch();
-  ElementwiseRun run = {&e, Tiles(e.grid), kernel_of(function), false};
-  run.stream = !e.add && e.out.type == DType::f32 && e.grid.count * 4 >= kStreamBytes && e.out.data != e.in[0].data &&
+  ElementwiseRun run = {&e, Tiles(e.grid), kernel_of(function), false, false};
+  run.half = !e.add && e.out.type != DType::f32;
+  run.stream = !e.add && e.grid.count * size_of(e.out.type) >= kStreamBytes && e.out.data != e.in[0].data &&
                e.out.data != e.in[1].data;
   parallel_for(ceil_div(run.tiles.count(), run.tiles.per_task()), plan.threads, elementwise_task, &run);
   return DXDW_OK;

@@ -4,6 +4,7 @@
 
 #include "kernels.hpp"
 #include "normal_constants.hpp"
+#include "rows.hpp"
 #include "simd.hpp"
 
 namespace {
@@ -68,24 +69,32 @@ DXDW_INLINE Normal v_normal(Vec x) {
 
 // ---- One stretch ----
 
-// out[i] = f(a[i], b[i]); b is read where Two says so.
-template <bool Two, typename F>
-DXDW_INLINE void each(const Stretch &s, const F &f) {
+// out[i] = f(a[i], b[i]) for elements of type T; b is read where Two says so.
+template <bool Two, typename T, typename F>
+DXDW_INLINE void each_of(const Stretch &s, const F &f) {
+  typedef typename T::Item Item;
+  const Item *a = static_cast<const Item *>(s.a), *b = static_cast<const Item *>(s.b);
+  Item *out = static_cast<Item *>(s.out);
+  const auto some = [&](int64_t i, int n) {
+    v_store_first<T>(out + i, f(v_load_first<T>(a + i, n), Two ? v_load_first<T>(b + i, n) : v_zero()), n);
+  };
   int64_t i = 0;
   if (s.stream) {
     // Streamed stores want whole aligned vectors.
-    constexpr uintptr_t kBytes = kLanes * sizeof(float);
-    const int64_t odd = static_cast<int64_t>((kBytes - reinterpret_cast<uintptr_t>(s.out) % kBytes) % kBytes / 4);
-    const int n = static_cast<int>(odd < s.count ? odd : s.count);
-    if (n > 0) v_store_n(s.out, f(v_load_n(s.a, n), Two ? v_load_n(s.b, n) : v_zero()), n);
-    for (i = n; i + kLanes <= s.count; i += kLanes)
-      v_stream(s.out + i, f(v_load(s.a + i), Two ? v_load(s.b + i) : v_zero()));
+    constexpr uintptr_t kBytes = kLanes * sizeof(Item);
+    const int64_t odd =
+        static_cast<int64_t>((kBytes - reinterpret_cast<uintptr_t>(out) % kBytes) % kBytes / sizeof(Item));
+    i = odd < s.count ? odd : s.count;
+    if (i > 0) some(0, static_cast<int>(i));
+    for (; i + kLanes <= s.count; i += kLanes) T::stream(out + i, f(T::load(a + i), Two ? T::load(b + i) : v_zero()));
   }
-  for (; i + kLanes <= s.count; i += kLanes) v_store(s.out + i, f(v_load(s.a + i), Two ? v_load(s.b + i) : v_zero()));
-  if (i < s.count) {
-    const int n = static_cast<int>(s.count - i);
-    v_store_n(s.out + i, f(v_load_n(s.a + i, n), Two ? v_load_n(s.b + i, n) : v_zero()), n);
-  }
+  for (; i + kLanes <= s.count; i += kLanes) T::store(out + i, f(T::load(a + i), Two ? T::load(b + i) : v_zero()));
+  if (i < s.count) some(i, static_cast<int>(s.count - i));
+}
+
+template <bool Two, typename F>
+DXDW_INLINE void each(const Stretch &s, const F &f) {
+  with_type(s.type, [&](auto t) { each_of<Two, decltype(t)>(s, f); });
 }
 
 void add_pairs(const Stretch &s) {

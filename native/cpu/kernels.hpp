@@ -40,13 +40,14 @@ struct Tile {
   int64_t ahead_step;
 };
 
-// Elementwise work on floats side by side: out may be a or b.
+// Elementwise work on elements side by side, all of one type: out may be a or b.
 struct Stretch {
-  const float *a, *b;  // b where the function has two operands
-  float *out;
+  const void *a, *b;  // b where the function has two operands
+  void *out;
   int64_t count;
   bool stream;  // out goes past the caches: follow it with fence()
   float numbers[3];
+  DType type = DType::f32;
 };
 
 enum ElementwiseKernel {

@@ -62,10 +62,13 @@ class Tiles {
     return view.data + offset * size_of(view.type);
   }
 
+  bool side_by_side(const RowsView &view, const Tile2 &tile) const {
+    return (tile.cols == 1 || col_stride(view) == 1) && (tile.rows == 1 || row_stride(view) == tile.cols);
+  }
+
   // May a kernel use the operand's own memory as floats side by side?
   bool in_place(const RowsView &view, const Tile2 &tile) const {
-    return view.type == DType::f32 && (tile.cols == 1 || col_stride(view) == 1) &&
-           (tile.rows == 1 || row_stride(view) == tile.cols);
+    return view.type == DType::f32 && side_by_side(view, tile);
   }
 
   // The tile as floats side by side: the operand's own, or `buffer`, which then gets them.
