@@ -297,7 +297,7 @@ Case draw(Random *random, int32_t function) {
   return c;
 }
 
-Layout random_layout(Random *random, const std::vector<int64_t> &shape, bool output) {
+Layout random_layout(Random *random, bool output) {
   Layout layout;
   if (random->one_in(3)) return layout;
   for (int i = kMostDims - 1; i > 0; --i) std::swap(layout.order[i], layout.order[random->between(0, i)]);
@@ -307,7 +307,6 @@ Layout random_layout(Random *random, const std::vector<int64_t> &shape, bool out
   layout.reversed = static_cast<unsigned>(random->next() & random->next());
   if (!output) layout.expanded = static_cast<unsigned>(random->next() & random->next() & random->next());
   layout.wild = random->one_in(3);
-  (void)shape;
   return layout;
 }
 
@@ -475,8 +474,9 @@ void compare(const Case &c, const Values &before, const std::vector<Operand> &op
   }
 }
 
-void random_case(Random *random, int32_t function) {
-  Case c = draw(random, function);
+// `plain`: operands compact, from 16 bytes on.
+void run_case(Random *random, const Case &c, bool plain) {
+  const int32_t function = c.function;
   const size_t count = c.shapes.size();
   std::vector<Arena *> arenas;
   std::vector<Operand> operands(count);
@@ -486,8 +486,8 @@ void random_case(Random *random, int32_t function) {
     static Arena *const kept[kMost] = {new Arena(8 << 20), new Arena(8 << 20), new Arena(8 << 20),
                                        new Arena(8 << 20), new Arena(8 << 20), new Arena(8 << 20)};
     Operand &o = operands[i];
-    o.place(*kept[i], static_cast<Place>(random->between(0, 2)), c.types[i], c.shapes[i],
-            random_layout(random, c.shapes[i], c.outputs[i]));
+    o.place(*kept[i], plain ? Place::low : static_cast<Place>(random->between(0, 2)), c.types[i], c.shapes[i],
+            plain ? Layout() : random_layout(random, c.outputs[i]));
     const bool positive = (function == DXDW_ADAMW && i == 3) || (function == DXDW_CLIP_FACTOR && i == 0);
     const float reach = random->one_in(3) ? 8.0f : 1.0f;
     if (c.types[i] == Type::i32)
@@ -526,6 +526,28 @@ void random_case(Random *random, int32_t function) {
     }
   }
   CHECK_OK(dxdw_set_threads(0));
+}
+
+// Rows of losses on both sides of the widths at which kernels change, compact and not.
+void widths() {
+  for (int32_t function = DXDW_SOFTMAX_CROSS_ENTROPY_FWD; function <= DXDW_SQUARED_ERROR_BWD; ++function)
+    for (int64_t features : {31, 32, 40, 1016, 1024, 1032, 2056, 8192, 8200})
+      for (Type type : kTypes)
+        for (bool plain : {true, false}) {
+          Random random(static_cast<uint64_t>(features));
+          Case c = draw(&random, function);
+          case_name = "width " + std::to_string(features);
+          const bool softmax = c.types[1] == Type::i32;
+          c.input = type;
+          c.options.accumulate = DXDW_ACCUMULATE_DEFAULT;
+          for (size_t i = 0; i < c.shapes.size(); ++i) {
+            const bool per_row = i == 2 || (i == 1 && softmax);
+            c.shapes[i] = per_row ? std::vector<int64_t>{5} : std::vector<int64_t>{5, features};
+            if (c.types[i] != Type::i32) c.types[i] = i == 2 ? Type::f32 : type;
+          }
+          run_case(&random, c, plain);
+        }
+  case_name.clear();
 }
 
 // ---- Accuracy of exp and erf ----
@@ -705,7 +727,7 @@ void orders() {
       const int64_t n = random.between(1, 70), k = random.between(1, 40);
       Arena memory[2] = {Arena(4 << 20), Arena(4 << 20)};
       Operand dy, x;
-      dy.place(memory[0], Place::high, type, {rows, n}, random_layout(&random, {}, true));
+      dy.place(memory[0], Place::high, type, {rows, n}, random_layout(&random, true));
       x.place(memory[1], Place::high, type, {rows, k});
       dy.fill_random(&random);
       x.fill_random(&random);
@@ -866,10 +888,12 @@ int main(int count, char **arguments) {
   plans();
   orders();
   large();
+  widths();
   for (int i = 0; i < cases; ++i) {
     case_name = "case " + std::to_string(i);
     Random random(static_cast<uint64_t>(i) * 7919 + 1);
-    random_case(&random, DXDW_ADD_FWD + i % (DXDW_ADAMW - DXDW_ADD_FWD + 1));
+    const Case c = draw(&random, DXDW_ADD_FWD + i % (DXDW_ADAMW - DXDW_ADD_FWD + 1));
+    run_case(&random, c, random.one_in(8));
   }
   case_name.clear();
   whole_range(brief ? 400009 : 4099);

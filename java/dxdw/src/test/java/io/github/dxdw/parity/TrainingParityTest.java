@@ -396,6 +396,8 @@ class TrainingParityTest {
             int classes = (int) shape[shape.length - 1];
             Operand l = t.in("logits", t.input, shape);
             Operand labels = t.labels(classes, leading(shape));
+            Softmax[] softmax = new Softmax[labels.count()];
+            Arrays.setAll(softmax, r -> new Softmax(t, l, classes, r));
             if (!backward) {
               Operand loss = t.out("loss", DType.FLOAT32, t.adds(false), leading(shape));
               t.run((v, o) -> Dxdw.softmaxCrossEntropy(v[0], v[1], v[2], o));
@@ -403,7 +405,7 @@ class TrainingParityTest {
                   loss,
                   t.adds(false),
                   r -> {
-                    Softmax s = new Softmax(t, l, classes, r);
+                    Softmax s = softmax[r];
                     double apart = s.most - t.value(l, r * classes + (int) t.value(labels, r));
                     return new Bounded(
                         Math.log(s.sum) + apart,
@@ -420,7 +422,7 @@ class TrainingParityTest {
                 t.adds(false),
                 i -> {
                   int r = i / classes;
-                  Softmax s = new Softmax(t, l, classes, r);
+                  Softmax s = softmax[r];
                   double p = Math.exp(t.value(l, i) - s.most) / s.sum;
                   double value = p - (i % classes == (int) t.value(labels, r) ? 1 : 0);
                   double error = p * (1.01 * s.error + s.ofExp + 2 * U) + 2 * U * Math.abs(value);
