@@ -54,7 +54,7 @@ struct Tf32 {
   static constexpr int kLine = kTileK * 4;  // bytes: 128-byte swizzle
   static constexpr int kStages = 5;
   static constexpr int kSteps = kTileK / 8;
-  static constexpr int kFlush = 1;  // never: rounding the operands costs more than cutting the sums
+  static constexpr int kFlush = 1;  // not at all: rounding the operands costs more than cutting the sums
   static constexpr uint64_t kSwizzle = uint64_t{1} << 62;
   static constexpr CUtensorMapSwizzle kMapSwizzle = CU_TENSOR_MAP_SWIZZLE_128B;
   static __device__ __forceinline__ constexpr int part_a(int) { return 0; }

@@ -98,6 +98,10 @@ double modelled_cycles(const ProductPlan &p, int64_t split, int64_t contraction,
 bool fits_32_bits(const Product &w) {
   constexpr int64_t kMost = INT32_MAX - 1024;
   if (w.a.rows > kMost || w.b.cols > kMost || w.contraction() > kMost) return false;
+  // Expanded operands may be larger than any memory: what packing them takes must be countable, and TMA's strides are.
+  constexpr double kMostPacked = 1e12;  // bytes
+  const double k = static_cast<double>(w.contraction()) + 64.0 * most(w.split, 1);
+  if (6 * k * static_cast<double>(most(w.a.rows, w.b.cols)) > kMostPacked) return false;
   const int64_t tiles = ceil_div(w.a.rows, 128) * ceil_div(w.b.cols, 64);
   return tiles <= kMost / 2 / most(w.split, 1);
 }

@@ -188,6 +188,13 @@ void test_huge() {
   Product p = product(DXDW_DW, DType::bf16, 1 << 20, 100000, 100000, 1 << 20);
   p.deterministic = false;
   CHECK(gpu::plan_product(p, DXDW_DW, kH200).kernel == gpu::kMma, "many slices");
+  // Expanded operands whose packed copies no 64 bits could count.
+  p = product(DXDW_DX, DType::f32, 1 << 30, 128, 1 << 30);
+  p.a.row_stride = p.a.col_stride = 0;
+  for (int32_t precision : {DXDW_PRECISION_TF32, DXDW_PRECISION_BF16X3}) {
+    p.precision = precision;
+    CHECK(gpu::plan_product(p, DXDW_DX, kH200).kernel == gpu::kSimt, "expanded");
+  }
   p = product(DXDW_Y, DType::bf16, int64_t{1} << 33, 128, 128);
   CHECK(gpu::plan_product(p, DXDW_Y, kH200).kernel == gpu::kMma, "many rows");
 }
