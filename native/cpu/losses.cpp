@@ -100,7 +100,11 @@ void softmax_forward_task(void *context, int64_t index, int32_t) {
   for (int64_t i = index * run.rows_per_task; i < end; ++i) {
     const char *const row = row_of(r.x, r.rows, i);
     const Softmax softmax = softmax_of(r, row, buffer);
-    const float chosen = get(row + label_at(r, i) * r.x.feature_stride * size_of(r.x.type), r.x.type);
+    const int64_t label = label_at(r, i);
+    // A label that another thread has changed since the check must not be followed out of the row.
+    const float chosen = label < 0 || label >= r.features
+                             ? __builtin_nanf("")
+                             : get(row + label * r.x.feature_stride * size_of(r.x.type), r.x.type);
     put(row_of(r.y, r.rows, i), r.y.type, log_of(softmax.sum) + (softmax.most - chosen), r.add);
   }
 }
