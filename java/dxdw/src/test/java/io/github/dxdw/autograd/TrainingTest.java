@@ -13,6 +13,9 @@ import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -157,6 +160,21 @@ class TrainingTest {
     try (Stream stream = Stream.create(On.DEVICE)) {
       for (DType type : new DType[] {DType.FLOAT32, DType.BFLOAT16}) {
         assertArrayEquals(train(type, null, 30), train(type, stream, 30));
+      }
+    }
+  }
+
+  @Test
+  @DisplayName("guards against tapes of different threads that share more than functions")
+  void threadsDontMeet() throws Exception {
+    float[] alone = train(DType.FLOAT32, null, 20);
+    try (ExecutorService pool = Executors.newFixedThreadPool(6)) {
+      List<Future<float[]>> futures = new ArrayList<>();
+      for (int i = 0; i < 12; ++i) {
+        futures.add(pool.submit(() -> train(DType.FLOAT32, null, 20)));
+      }
+      for (Future<float[]> future : futures) {
+        assertArrayEquals(alone, future.get());
       }
     }
   }
