@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.lang.foreign.Arena;
 import java.util.List;
@@ -130,6 +131,72 @@ class CompareTest {
     Dxdw.dw(x, dy, split, 1, Reduction.DETERMINISTIC, Options.defaults());
     Compare wrong = Compare.report(once, split, bound, magnitude);
     assertEquals(length <= 1000, !wrong.inside(), wrong.toString());
+  }
+
+  @Test
+  @DisplayName(
+      "guards against a bound that two devices, or two orders of summation, break: 1000 cases")
+  void coversTheDifferenceBetweenDevices() {
+    String name = System.getProperty("dxdw.device", "cpu");
+    Device device =
+        name.equals("cpu") ? Device.cpu() : Device.cuda(Integer.parseInt(name.substring(5)));
+    assumeTrue(device.isAvailable(), device::unavailabilityCause);
+    Random random = new Random(11);
+    DType[] types = {DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16};
+    for (int round = 0; round < 1000; ++round) {
+      DType type = types[round % 3];
+      int tokens = 1 + random.nextInt(round % 50 == 0 ? 20000 : 300);
+      int inputs = 1 + random.nextInt(6);
+      int outputs = 1 + random.nextInt(6);
+      try (Arena scratch = Arena.ofConfined()) {
+        Tensor x = uniform(scratch, random, tokens, inputs).to(type, scratch);
+        Tensor dy = uniform(scratch, random, tokens, outputs).to(type, scratch);
+        Tensor here = Tensor.allocate(scratch, DType.FLOAT32, inputs, outputs);
+        Tensor there = Tensor.allocate(scratch, device, DType.FLOAT32, inputs, outputs);
+        Dxdw.dw(x, dy, here, 1, Reduction.DETERMINISTIC, Options.defaults());
+        Dxdw.dw(
+            x.to(device, scratch),
+            dy.to(device, scratch),
+            there,
+            1 + random.nextInt(tokens),
+            Reduction.ATOMIC,
+            Options.defaults());
+        Compare compare =
+            Compare.report(
+                here,
+                there,
+                new ErrorBound(type, DType.FLOAT32, tokens),
+                magnitudes(scratch, x, dy));
+        assertTrue(compare.inside(), type + " " + tokens + ": " + compare);
+      }
+    }
+  }
+
+  private static Tensor uniform(Arena arena, Random random, int rows, int columns) {
+    float[] values = new float[rows * columns];
+    for (int i = 0; i < values.length; ++i) {
+      values[i] = 2 * random.nextFloat() - 1;
+    }
+    return Tensor.of(arena, values, rows, columns);
+  }
+
+  private static Tensor magnitudes(Arena arena, Tensor x, Tensor dy) {
+    int inputs = (int) x.size(1);
+    int outputs = (int) dy.size(1);
+    float[] left = x.toFloatArray();
+    float[] right = dy.toFloatArray();
+    double[] sums = new double[inputs * outputs];
+    for (int t = 0; t < x.size(0); ++t) {
+      for (int i = 0; i < sums.length; ++i) {
+        sums[i] +=
+            Math.abs((double) left[t * inputs + i / outputs] * right[t * outputs + i % outputs]);
+      }
+    }
+    float[] rounded = new float[sums.length];
+    for (int i = 0; i < sums.length; ++i) {
+      rounded[i] = Math.nextUp((float) sums[i]);
+    }
+    return Tensor.of(arena, rounded, inputs, outputs);
   }
 
   private Tensor absolute(Tensor tensor) {

@@ -35,6 +35,20 @@ class TrainDigitsTest {
   }
 
   @ParameterizedTest
+  @ValueSource(ints = {1, 3})
+  @DisplayName("Guards against operands of 16 bits that cost more than half a point of accuracy")
+  void sixteenBitsReachTheAccuracyOfFloat32(int seed) {
+    assertEquals(accuracy("fp32", seed), accuracy("bf16", seed), 0.005 + 1e-9);
+  }
+
+  private static double accuracy(String type, int seed) {
+    Invocation run =
+        Invocation.of("train", "digits", "--dtype", type, "--seed", Integer.toString(seed));
+    assertEquals(0, run.status(), run.err());
+    return Double.parseDouble(run.after("test accuracy: "));
+  }
+
+  @ParameterizedTest
   @ValueSource(strings = {"fp32", "bf16"})
   @DisplayName("Guards against bits that depend on the run, on the threads or on --check")
   void sameSeedSameBits(String type) {

@@ -108,8 +108,8 @@ public final class Context {
   }
 
   /**
-   * Memory for the output: compact, with contents from earlier steps. It lives until the backward
-   * has passed, or else until the tape is reset.
+   * Memory for the output, or for what the backward needs besides: compact, with contents from
+   * earlier steps. It lives until the backward has passed, or else until the tape is reset.
    *
    * @param dtype element type
    * @param shape sizes; none for a scalar
@@ -202,7 +202,7 @@ public final class Context {
    * Keeps a tensor for the backward, in the order of the calls, with its {@link Tensor#version()}.
    * If no input wants a gradient nothing is kept.
    *
-   * @param tensor an input, the output or what was allocated for both passes; null keeps the place
+   * @param tensor an input, the output or more memory from {@link #output}; null keeps the place
    *     empty, as for what only an unwanted gradient would need
    * @throws IllegalStateException outside of the forward
    */
@@ -334,16 +334,17 @@ public final class Context {
   }
 
   /**
-   * In the forward, options that name the tape's stream, if it has one. In the backward, those
-   * under which one call may write the gradients of all inputs that want one: assign where each is
-   * the first contribution, else add. If only some of them are, zeros are written to these.
+   * The options under which a call writes, on the tape's stream if it has one. In the forward they
+   * assign. In the backward one call may write the gradients of all inputs that want one: assign
+   * where each is the first contribution, else add. If only some of them are, zeros are written to
+   * these.
    *
    * @return the options
    * @throws IllegalStateException outside of the forward and the backward
    */
   public Options options() {
     if (phase == Phase.FORWARD) {
-      return tape.plain();
+      return tape.assigning();
     }
     require(Phase.BACKWARD, "options");
     boolean adding = false;
@@ -446,7 +447,11 @@ public final class Context {
   }
 
   private int checked(int input) {
-    return Arguments.dimension(input, inputCount, "input");
+    if (input < 0 || input >= inputCount) {
+      throw new IndexOutOfBoundsException(
+          "input: " + input + " is outside 0 to " + (inputCount - 1) + ", " + describe());
+    }
+    return input;
   }
 
   private void require(Phase needed, String what) {

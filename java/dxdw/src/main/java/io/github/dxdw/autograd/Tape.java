@@ -345,7 +345,8 @@ public final class Tape implements AutoCloseable {
    * not made, and results have no memory, so that all of their elements read as 0. Other Java code
    * in the step runs as ever. The tape is as after {@link #reset()} then.
    *
-   * @param step calls {@link #apply} and {@link #backward} of this tape; not {@link #reset()}
+   * @param step calls {@link #apply} and {@link #backward} of this tape; neither {@link #reset()}
+   *     nor an optimizer
    * @return what it needs, where the tape has no memory yet
    * @throws IllegalArgumentException if the step is null; and what the step throws
    * @throws IllegalStateException if the tape is closed
@@ -407,10 +408,6 @@ public final class Tape implements AutoCloseable {
 
   boolean isRehearsed() {
     return rehearsal != null;
-  }
-
-  Options plain() {
-    return plain;
   }
 
   Options assigning() {
