@@ -122,8 +122,10 @@ public record Compare(
     for (int i = 0; i < a.length; ++i) {
       double difference = difference(a[i], b[i]);
       double room = allowed.applyAsDouble(i);
-      outside += difference == 0 || difference <= room ? 0 : 1;
-      double ratio = difference == 0 ? 0 : room > 0 ? difference / room : Double.POSITIVE_INFINITY;
+      boolean finite = difference < Double.POSITIVE_INFINITY;
+      outside += difference == 0 || finite && difference <= room ? 0 : 1;
+      double ratio =
+          difference == 0 ? 0 : finite && room > 0 ? difference / room : Double.POSITIVE_INFINITY;
       if (ratio > most) {
         most = ratio;
         worst = i;

@@ -13,6 +13,7 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Rounding, or a mistake? */
 class CompareTest {
@@ -66,6 +67,24 @@ class CompareTest {
                 bound,
                 magnitudes)
             .inside());
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = DType.class,
+      names = {"FLOAT16", "BFLOAT16"})
+  @DisplayName("guards against a bound that grows without limit beside an infinite result")
+  void infiniteResultsOf16BitTypes(DType type) {
+    Tensor right = Tensor.of(arena, new float[] {2, 65504});
+    Tensor overflown = Tensor.of(arena, new float[] {2, Float.POSITIVE_INFINITY});
+    Compare compare =
+        Compare.report(
+            overflown.to(type, arena),
+            right.to(type, arena),
+            ErrorBound.of(type, 8),
+            Tensor.scalar(arena, 1e5f).expand(2));
+    assertFalse(compare.inside(), compare.toString());
+    assertEquals(List.of(1L), compare.index());
   }
 
   @Test
