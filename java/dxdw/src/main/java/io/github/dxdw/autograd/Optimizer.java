@@ -64,6 +64,7 @@ public final class Optimizer {
   private Options adding = options.withAccumulate(Accumulate.ADD);
   private Stream stream;
   private double maxNorm = Double.POSITIVE_INFINITY;
+  private boolean normKnown;
   private long steps;
 
   private Optimizer(
@@ -236,18 +237,20 @@ public final class Optimizer {
    * gradients.
    *
    * @param rate learning rate, 0 or more
-   * @param gradientScale such as 1 / rows where gradients are sums over rows; above 0
+   * @param gradientScale such as 1 / rows where gradients are sums over rows; above 0, used in
+   *     float32
    * @throws IllegalArgumentException if a number is out of its range
    * @throws IllegalStateException if memory is closed
    * @throws io.github.dxdw.DxdwException if a call fails behind the checks
    */
   public void step(double rate, double gradientScale) {
     atLeastZero(rate, "rate");
-    if (!(gradientScale > 0 && gradientScale < Double.POSITIVE_INFINITY)) {
+    float wanted = (float) gradientScale;
+    if (!(wanted > 0 && wanted < Float.POSITIVE_INFINITY)) {
       throw new IllegalArgumentException(
-          "gradientScale: " + gradientScale + ", expected a number above 0");
+          "gradientScale: " + gradientScale + ", expected a number above 0 that float32 holds");
     }
-    Tensor factor = factor((float) gradientScale);
+    Tensor factor = factor(wanted);
     ++steps;
     for (int i = 0; i < first.length; ++i) {
       Parameter parameter = parameters.get(i);
@@ -297,11 +300,13 @@ public final class Optimizer {
       gradientScaleValue = wanted;
     }
     if (maxNorm == Double.POSITIVE_INFINITY) {
+      normKnown = false;
       return wanted == 1 ? null : gradientScale;
     }
     for (int i = 0; i < first.length; ++i) {
       Dxdw.squaredNorm(gradient(parameters.get(i)), squaredNorm, i == 0 ? assigning : adding);
     }
+    normKnown = true;
     // The norm is that of the gradients before they are scaled.
     Dxdw.clipFactor(squaredNorm, clipFactor, maxNorm / wanted, options);
     if (wanted == 1) {
@@ -327,10 +332,10 @@ public final class Optimizer {
    * for the device.
    *
    * @return the norm
-   * @throws IllegalStateException if there was no step with a limit, or memory is closed
+   * @throws IllegalStateException if the last step had no limit, or memory is closed
    */
   public double gradientNorm() {
-    if (maxNorm == Double.POSITIVE_INFINITY || steps == 0) {
+    if (!normKnown) {
       throw new IllegalStateException("gradientNorm: is computed by steps with a limit: clip()");
     }
     if (stream != null) {

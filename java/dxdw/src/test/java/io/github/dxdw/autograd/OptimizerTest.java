@@ -151,6 +151,21 @@ class OptimizerTest {
   }
 
   @Test
+  @DisplayName("guards against a norm of 0, or of an earlier step, where none was computed")
+  void tellsTheNormOfTheLastStepAlone() {
+    Parameter p = parameter("p", DType.FLOAT32, new float[] {3, 4});
+    Optimizer optimizer = Optimizer.sgd(arena, List.of(p), 0, 0, false);
+    optimizer.step(1);
+    optimizer.clip(10);
+    assertThrows(IllegalStateException.class, optimizer::gradientNorm);
+    gradient(p, new float[] {3, 4});
+    optimizer.step(0);
+    assertEquals(5, optimizer.gradientNorm(), 1e-6);
+    optimizer.clip(Double.POSITIVE_INFINITY).step(0);
+    assertThrows(IllegalStateException.class, optimizer::gradientNorm);
+  }
+
+  @Test
   @DisplayName("guards against old gradients that a parameter without one is moved by")
   void noGradientIsZero() {
     Parameter p = parameter("p", DType.FLOAT32, new float[] {1, 2});
@@ -206,6 +221,9 @@ class OptimizerTest {
     Optimizer optimizer = Optimizer.sgd(arena, one, 0, 0, false);
     assertMessage("rate: -1.0", () -> optimizer.step(-1));
     assertMessage("gradientScale: 0.0", () -> optimizer.step(1, 0));
+    // 0 and infinite as float32.
+    assertMessage("gradientScale: 1.0E-60", () -> optimizer.step(1, 1e-60));
+    assertMessage("gradientScale: 1.0E60", () -> optimizer.step(1, 1e60));
     assertMessage("maxNorm: NaN", () -> optimizer.clip(Double.NaN));
     assertMessage("stream: is null", () -> optimizer.on(null));
   }
