@@ -540,9 +540,9 @@ public final class Context {
   }
 
   /** Marks the calls that the inputs come from, and checks what was saved. */
-  boolean spread() {
+  void spread() {
     if (!reached) {
-      return false;
+      return;
     }
     for (int i = 0; i < inputCount; ++i) {
       if (inputs[i] != null && inputs[i].producer() != null) {
@@ -552,7 +552,6 @@ public final class Context {
     for (int i = 0; i < savedCount; ++i) {
       checkVersion(i);
     }
-    return true;
   }
 
   private void checkVersion(int i) {

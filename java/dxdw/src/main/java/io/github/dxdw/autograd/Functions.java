@@ -62,7 +62,7 @@ public final class Functions {
   /** y = a + b, where b may be a vector that is added to each row of a. */
   public static final Function ADD = new Add();
 
-  /** The mean of a vector. */
+  /** The mean of a vector. 1 / n is rounded to the vector's type: for losses, which are float32. */
   public static final Function MEAN = new Mean();
 
   /** The cross-entropy of each row of logits with its label. */

@@ -30,8 +30,9 @@ import java.util.List;
  * <p>What computes no gradient costs nothing: results that depend on no parameter are not recorded,
  * and keep alive neither their inputs nor what their functions save.
  *
- * <p>Used by one thread at a time. On a GPU a tape works on a stream or, without one, waits for
- * each call.
+ * <p>Used by one thread at a time. Forwards and backwards of functions must not call the tape that
+ * runs them: that is an {@link IllegalStateException}. On a GPU a tape works on a stream or,
+ * without one, waits for each call.
  */
 public final class Tape implements AutoCloseable {
   private enum State {
@@ -53,6 +54,9 @@ public final class Tape implements AutoCloseable {
   private Rehearsal rehearsal;
   private int count;
   private State state = State.RECORDING;
+
+  /** Whether a forward or backward is running. */
+  private boolean inFunction;
 
   /** A scalar that stays as long as the tape is open. */
   private record Constant(DType type, float value, Tensor tensor) {}
@@ -217,9 +221,14 @@ public final class Tape implements AutoCloseable {
   }
 
   private Variable run(Context context) {
-    Variable result = context.run();
-    ++count;
-    return result;
+    inFunction = true;
+    try {
+      Variable result = context.run();
+      ++count;
+      return result;
+    } finally {
+      inFunction = false;
+    }
   }
 
   // ---- Differentiating ----
@@ -317,7 +326,12 @@ public final class Tape implements AutoCloseable {
     for (int i = from; i >= 0; --i) {
       Context context = calls.get(i);
       if (context.result().hasGradient()) {
-        context.runBackward(context.result().gradientMemory());
+        inFunction = true;
+        try {
+          context.runBackward(context.result().gradientMemory());
+        } finally {
+          inFunction = false;
+        }
       }
       context.pass(kept);
     }
@@ -355,8 +369,8 @@ public final class Tape implements AutoCloseable {
     Arguments.present(step, "step");
     reset();
     Pool real = pool;
-    rehearsal = new Rehearsal();
     pool = real.imagined(Access.get().view(constant(DType.FLOAT32, 1)));
+    rehearsal = new Rehearsal();
     try {
       rehearsal.run(step);
       return new Needs(pool.bytes(), rehearsal.workspaceBytes(), rehearsal.calls());
@@ -391,6 +405,10 @@ public final class Tape implements AutoCloseable {
   private void checkOpen() {
     if (state == State.CLOSED) {
       throw new IllegalStateException("the tape is closed");
+    }
+    if (inFunction) {
+      throw new IllegalStateException(
+          "the tape runs a function, which must not use the tape itself");
     }
   }
 

@@ -7,7 +7,8 @@ import io.github.dxdw.internal.Arguments;
  * A tensor that takes part in a calculation: a constant, a {@link Parameter}, or the result of a
  * {@link Function}. Results belong to the tape that recorded them: they are good until its {@link
  * Tape#reset()}, and {@link Tape#backward} takes their memory back as it passes them, unless {@link
- * #keep()} was called. Used by one thread at a time, that of its tape.
+ * #keep()} was called. The next step uses the objects of results again for its own, so a variable
+ * is not to be held beyond its step. Used by one thread at a time, that of its tape.
  */
 public class Variable {
   private Tensor tensor;
@@ -212,13 +213,6 @@ public class Variable {
       gradientBlock.release();
       gradientBlock = null;
     }
-    gradient = null;
-    written = false;
-  }
-
-  /** Gives the gradient's memory to nobody: it was the caller's. */
-  final void forgetGradient() {
-    gradientBlock = null;
     gradient = null;
     written = false;
   }

@@ -509,9 +509,11 @@ class TapeTest {
   }
 
   @Test
-  @DisplayName("guards against a context that is used when its turn is over")
+  @DisplayName(
+      "guards against a context that is used when its turn is over, and nested calls of a tape")
   void contextsAreGoodInTheirPassAlone() {
     Context[] seen = new Context[1];
+    Variable constant = Variable.constant(vector(1, 1));
     Function nosy =
         new Function() {
           @Override
@@ -522,6 +524,8 @@ class TapeTest {
             assertThrows(IndexOutOfBoundsException.class, () -> context.input(2));
             assertEquals(2, context.inputCount());
             context.temporary(DType.FLOAT16, 3, 3).fill(1);
+            assertThrows(IllegalStateException.class, () -> tape.apply(Functions.RELU, constant));
+            assertThrows(IllegalStateException.class, tape::reset);
             return WEIGHTED_SUM.forward(context);
           }
 
@@ -532,6 +536,7 @@ class TapeTest {
             assertThrows(IndexOutOfBoundsException.class, () -> context.saved(2));
             assertThrows(IllegalStateException.class, () -> context.options(0));
             assertNull(context.gradient(0));
+            assertThrows(IllegalStateException.class, tape::reset);
             WEIGHTED_SUM.backward(context, gradient);
           }
         };
