@@ -2,7 +2,7 @@ package io.github.dxdw;
 
 /** Whether a result is added to what the output holds or takes its place. */
 public enum Accumulate {
-  /** Weight gradients (dW, gw) are added; Y, dX, y and gx are assigned. */
+  /** Gradients of weights and biases, and norms, are added; everything else is assigned. */
   DEFAULT,
   /** The result is added to what the output holds, with one rounding. Adding to NaN leaves NaN. */
   ADD,

@@ -10,7 +10,8 @@ import java.util.Optional;
  * <table>
  * <caption>Defaults</caption>
  * <tr><th>option</th><th>default</th></tr>
- * <tr><td>accumulate</td><td>DEFAULT: dW and gw are added, all else is assigned</td></tr>
+ * <tr><td>accumulate</td><td>DEFAULT: gradients of weights and biases, and norms, are added, all
+ * else is assigned</td></tr>
  * <tr><td>precision</td><td>DEFAULT: float32 stays float32</td></tr>
  * <tr><td>batchInvariant</td><td>false; the CPU is batch invariant in any case</td></tr>
  * <tr><td>stream</td><td>none: a call is complete on return</td></tr>
