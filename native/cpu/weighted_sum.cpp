@@ -37,8 +37,9 @@ constexpr int64_t kAheadBytes = 4096;
 constexpr int64_t kStreamBytes = 8 << 20;
 
 int32_t threads_for(int64_t rows, int64_t features) {
-  return static_cast<int32_t>(
-      std::max<int64_t>(1, std::min<int64_t>(threads(), rows * std::max<int64_t>(1, features) / kItemsPerTask)));
+  int64_t items;
+  if (__builtin_mul_overflow(rows, std::max<int64_t>(1, features), &items)) return threads();
+  return static_cast<int32_t>(std::max<int64_t>(1, std::min<int64_t>(threads(), items / kItemsPerTask)));
 }
 
 // Address of row i.

@@ -68,9 +68,9 @@ Status check_reduction(const Asked &asked, Operand *o, Call *call) {
   DXDW_TRY(check_same_size(o[1], 0, o[0], 1));
   DXDW_TRY(check_same_size(o[1], 1, o[0], 2));
   Reduction &r = call->reduction;
-  r.partials = {o[0].data, DType::f32, o[0].size(1), o[0].size(2), o[0].strides[1], o[0].strides[2]};
+  r.partials = {o[0].data, DType::f32, o[0].size(1), o[0].size(2), stride_of(o[0], 1), stride_of(o[0], 2)};
   r.split = o[0].size(0);
-  r.split_stride = o[0].strides[0];
+  r.split_stride = stride_of(o[0], 0);
   r.dw = matrix(o[1]);
   Choice choice;
   DXDW_TRY(check_options(asked.options, true, o[0], &call->context, &choice));

@@ -49,7 +49,8 @@ Status check_number(const Operand &o) {
 // The distance of neighbours in dimension d; 0 where there are none.
 int64_t distance(const Operand &o, int32_t d) {
   if (o.size(d) <= 1) return 0;
-  return o.strides[d] < 0 ? -o.strides[d] : o.strides[d];
+  const int64_t stride = stride_of(o, d);
+  return stride < 0 ? -stride : stride;
 }
 
 // Dimensions of elementwise work, outermost first: in falling order of the strides of what is written.

@@ -309,12 +309,12 @@ inline Status check_options(const dxdw_options *options, bool adds_by_default, c
   return DXDW_OK;
 }
 
-// The stride of a dimension, for kernels to reckon with: that of a size of 1 means nothing and may hold what would not fit
-// 64 bits when multiplied.
+// The stride of a dimension, for kernels to reckon with: that of a size of 1, or of a tensor without elements, means nothing
+// and may hold what would not fit 64 bits when multiplied.
 inline int64_t stride_of(const Operand &o, int32_t d) {
   const int64_t stride = o.strides[d];
   constexpr int64_t kFar = int64_t{1} << 40;
-  return o.size(d) == 1 && (stride > kFar || stride < -kFar) ? 1 : stride;
+  return (o.empty || o.size(d) == 1) && (stride > kFar || stride < -kFar) ? 1 : stride;
 }
 
 inline Matrix matrix(const Operand &o) {
@@ -349,13 +349,14 @@ inline void merge_dims(const Operand *const *operands, RowsView *const *views, i
     rows->count *= size;
     if (size == 1) continue;
     const int32_t last = rows->ndim - 1;
-    bool merges = last >= 0;
+    int64_t joined = size;
+    bool merges = last >= 0 && !__builtin_mul_overflow(rows->shape[last], size, &joined);
     for (int v = 0; v < count && merges; ++v)
-      if (operands[v]->tensor != nullptr) merges = spans(views[v]->row_strides[last], operands[v]->strides[d], size);
+      if (operands[v]->tensor != nullptr) merges = spans(views[v]->row_strides[last], stride_of(*operands[v], d), size);
     const int32_t into = merges ? last : rows->ndim++;
-    rows->shape[into] = merges ? rows->shape[into] * size : size;
+    rows->shape[into] = merges ? joined : size;
     for (int v = 0; v < count; ++v)
-      if (operands[v]->tensor != nullptr) views[v]->row_strides[into] = operands[v]->strides[d];
+      if (operands[v]->tensor != nullptr) views[v]->row_strides[into] = stride_of(*operands[v], d);
   }
   if (rows->ndim == 0) {
     rows->ndim = 1;

@@ -4,13 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import io.github.dxdw.Accumulate;
 import io.github.dxdw.ChildJvm;
 import io.github.dxdw.DType;
 import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
 import io.github.dxdw.Options;
 import io.github.dxdw.Reduction;
+import io.github.dxdw.Stream;
 import io.github.dxdw.Tensor;
 import io.github.dxdw.TestDevice;
 import java.lang.foreign.Arena;
@@ -64,6 +67,50 @@ class ThreadsTest {
       for (Future<float[]> result : results) {
         assertArrayEquals(serial, result.get());
       }
+    }
+  }
+
+  @Test
+  @DisplayName(
+      "D3: scratch of one shape shared by streams: 8 threads with 2 streams each, 500 rounds")
+  void scratchOfOneShape() throws Exception {
+    assumeFalse(device.equals(Device.cpu()), "the CPU has no streams");
+    try (Arena arena = Dxdw.arena();
+        ExecutorService pool = Executors.newFixedThreadPool(8)) {
+      List<Future<Void>> callers = new ArrayList<>();
+      for (int caller = 0; caller < 8; ++caller) {
+        Tensor x = numbered(arena, 513, 70 + caller).slice(1, caller, 70 + caller);
+        Tensor dy = numbered(arena, 513, 90);
+        callers.add(pool.submit(() -> compareStreams(arena, x, dy)));
+      }
+      for (Future<Void> caller : callers) {
+        caller.get();
+      }
+    }
+  }
+
+  /** The same product on two streams at once, again and again, each with its own result. */
+  private Void compareStreams(Arena arena, Tensor x, Tensor dy) {
+    try (Stream one = Stream.create(device);
+        Stream two = Stream.create(device)) {
+      Tensor[] dw = new Tensor[3];
+      for (int i = 0; i < 3; ++i) {
+        dw[i] = Tensor.allocate(arena, device, DType.FLOAT32, 70, 90);
+      }
+      Options assign = Options.defaults().withAccumulate(Accumulate.ASSIGN);
+      Dxdw.dw(x, dy, dw[2], 8, Reduction.DETERMINISTIC, assign);
+      float[] serial = dw[2].toFloatArray();
+      for (int round = 0; round < 500; ++round) {
+        Dxdw.dw(x, dy, dw[0], 8, Reduction.DETERMINISTIC, assign.withStream(one));
+        Dxdw.dw(x, dy, dw[1], 8, Reduction.DETERMINISTIC, assign.withStream(two));
+        if (round % 50 == 49) {
+          one.synchronize();
+          two.synchronize();
+          assertArrayEquals(serial, dw[0].toFloatArray());
+          assertArrayEquals(serial, dw[1].toFloatArray());
+        }
+      }
+      return null;
     }
   }
 
