@@ -29,7 +29,7 @@ struct Asked {
 constexpr int kFunctions = DXDW_ADAMW + 1;
 
 const Asked &asked(int32_t function) {
-  const std::vector<int64_t> s = {3, kK}, lead = {3}, none = {};
+  static const std::vector<int64_t> s = {3, kK}, lead = {3}, none = {};
   static const Asked all[kFunctions] = {
       {{"x", "w", "y"}, {{kT, kK}, {kK, kN}, {kT, kN}}, 4},
       {{"dy", "w", "dx"}, {{kT, kN}, {kK, kN}, {kT, kK}}, 4},
@@ -64,6 +64,11 @@ const Asked &asked(int32_t function) {
        {0.1, 0.9, 0.99, 1e-8, 0.01, 1}},
   };
   return all[function];
+}
+
+// Are they all that one byte?
+bool all_of(const char *bytes, size_t count, char byte) {
+  return bytes[0] == byte && memcmp(bytes, bytes + 1, count - 1) == 0;
 }
 
 bool has(unsigned bits, int operand) { return bits >> operand & 1; }
@@ -134,11 +139,8 @@ struct Call {
   }
   bool untouched() const {
     for (int i = 0; i < kMost; ++i)
-      for (char byte : memory[i])
-        if (byte != (has(asked(function).labels, i) ? 0 : 0x5A)) return false;
-    for (char byte : workspace)
-      if (byte != 0x5A) return false;
-    return true;
+      if (!all_of(memory[i], sizeof memory[i], has(asked(function).labels, i) ? 0 : 0x5A)) return false;
+    return all_of(workspace, sizeof workspace, 0x5A);
   }
 };
 
