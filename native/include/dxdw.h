@@ -23,8 +23,8 @@
  * float32. Products and sums are accumulated in float32 whatever the operands are, and rounded once, at the end, to
  * nearest even. A float16 output beyond 65504 becomes infinite. 0 . NaN and 0 . Inf are NaN: nothing is skipped.
  *
- * Add or assign. dW and gw are added to what the buffer holds, Y, dX, y and gx are assigned, unless options say
- * otherwise. Assigning never reads the old contents, so they may be uninitialised or NaN. Adding to NaN leaves NaN.
+ * Add or assign. Gradients of weights and biases, and norms, are added to what the buffer holds, all else is assigned,
+ * unless options say otherwise. Assigning never reads the old contents, so they may be uninitialised or NaN. Adding to NaN leaves NaN.
  *
  * Empty sizes are legal once all other checks have passed. A contraction of length 0 assigns +0.0 or adds nothing; an
  * empty output is left alone.
@@ -46,8 +46,8 @@
  * ordered on it and may return earlier; calls without one are complete on return.
  *
  * Order of sums. With deterministic = 1 results are one bit pattern for given inputs, split, types and kind of device,
- * whatever the number of threads or the load. On the CPU that holds with deterministic = 0 too, except for dw_launch
- * with split > 1. Beyond that, the following orders are promised.
+ * whatever the number of threads or the load. On the CPU that holds with deterministic = 0 too, except for dW with
+ * split > 1. Beyond that, the following orders are promised.
  *
  * - dw_reduce, on every device: sum = +0.0; sum += partials[s] for s = 0, 1, 2, ...; dW = sum (assign) or dW = dW + sum
  *   (add), each step one float32 operation. Adding no partials at all changes nothing.
@@ -266,9 +266,9 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
 
 /*
  * Runs any function of dxdw_function on operands that stand in an array, in the order that dxdw_function tells.
- * split and deterministic count for DXDW_DW and DXDW_DW_BIAS only. hold0 to hold5 are not read: a foreign-function interface that keeps
- * alive the memory behind each pointer argument for the duration of a call keeps the operands' memory alive when they
- * are passed here.
+ * split and deterministic count for DXDW_DW and DXDW_DW_BIAS only. hold0 to hold5 are not read: a foreign-function
+ * interface that keeps alive the memory behind each pointer argument for the duration of a call keeps the operands'
+ * memory alive when they are passed here.
  */
 int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                   const dxdw_options *options, const void *hold0, const void *hold1, const void *hold2,
@@ -367,7 +367,8 @@ int32_t dxdw_weighted_sum_bwd_workspace(const dxdw_tensor *x, const dxdw_tensor 
 
 /*
  * destination[...] = source[...]: same shape, any strides, any of the three float types, either device; float32 to 16
- * bits rounds to nearest even, NaN stays NaN. int32 goes to int32 only. destination must not overlap itself or source. Of options, only stream counts.
+ * bits rounds to nearest even, NaN stays NaN. int32 goes to int32 only. destination must not overlap itself or source.
+ * Of options, only stream counts.
  */
 int32_t dxdw_copy(const dxdw_tensor *source, const dxdw_tensor *destination, const dxdw_options *options);
 
