@@ -27,18 +27,29 @@ constexpr int kMostShared = 232448;        // what a block may have
 DXDW_BOTH constexpr bool is_ping_pong(int tile_n) { return tile_n == 128; }
 
 DXDW_BOTH constexpr int bytes_b(int tile_n) { return tile_n * kLine; }
-DXDW_BOTH constexpr int stage_bytes(int tile_n) { return kBytesA + bytes_b(tile_n); }
-DXDW_BOTH constexpr int stages(int tile_n) { return tile_n == 256 ? 4 : tile_n == 128 ? 5 : 8; }
-// Sub-tiles on their way out, a warpgroup: a whole 16-bit tile where tiles are taken in turn.
-DXDW_BOTH constexpr int buffers(int tile_n) { return is_ping_pong(tile_n) ? 4 : 2; }
-DXDW_BOTH constexpr int barrier_bytes(int tile_n) { return 2 * 8 * stages(tile_n); }
-// 1024 more than is used, because the swizzle wants stages at multiples of 1024.
-DXDW_BOTH constexpr int shared_bytes(int tile_n) {
-  return 1024 + stages(tile_n) * stage_bytes(tile_n) + kConsumers * buffers(tile_n) * kStagingBytes +
-         barrier_bytes(tile_n);
+
+// A block may keep kPanel steps of k of the columns' operand for all of its tiles: contractions of up to 512. Else that
+// operand passes through the ring of loads with the rows'.
+constexpr int kPanel = 8;
+
+struct Layout {
+  int stages;   // of the ring
+  int buffers;  // of a warpgroup: sub-tiles of the result on their way out
+};
+DXDW_BOTH constexpr Layout layout(int tile_n, bool keeps) {
+  if (tile_n == 256) return {4, 2};
+  if (tile_n == 64) return {8, 2};
+  return {keeps ? 4 : 6, 2};
 }
-static_assert(shared_bytes(256) <= kMostShared && shared_bytes(128) <= kMostShared && shared_bytes(64) <= kMostShared,
-              "a block's shared memory is too large");
+
+DXDW_BOTH constexpr int stage_bytes(int tile_n, bool keeps) { return kBytesA + (keeps ? 0 : bytes_b(tile_n)); }
+// 1024 more than is used, because the swizzle wants stages at multiples of 1024. Barriers: two a stage, one for each
+// step of the panel.
+DXDW_BOTH constexpr int shared_bytes(int tile_n, bool keeps) {
+  const Layout l = layout(tile_n, keeps);
+  return 1024 + (keeps ? kPanel * (bytes_b(tile_n) + 8) : 0) + l.stages * (stage_bytes(tile_n, keeps) + 16) +
+         kConsumers * l.buffers * kStagingBytes;
+}
 
 // Where chunk `chunk` (16 bytes) of line `line` stands under the 128-byte swizzle.
 DXDW_BOTH constexpr uint32_t swizzled(uint32_t line, uint32_t chunk) {

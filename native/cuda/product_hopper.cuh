@@ -10,9 +10,10 @@
 // A block of three warpgroups owns a tile of 128 x kTileN at a time and walks from tile to tile. One thread of the
 // first warpgroup loads steps of 64 k into a ring of stages by TMA. The other two multiply: tiles of 256 and 64 columns
 // are shared, 64 rows each; tiles of 128 columns are taken in turn, so that one warpgroup stores its tile while the
-// other multiplies. Two blocks of a cluster stand one above the other: each loads half of the columns' operand for
-// both. Slices of the contraction are the third dimension of the maps: what lies behind a slice's end reads as 0, and
-// the last slice has maps of its own.
+// other multiplies. Short contractions may keep their columns' operand: then a block walks down rows alone and loads
+// the panel of its columns once, only the rows' operand passes through the ring, and blocks that share rows take turns
+// at asking the L2 cache for those of the next tile. Slices of the contraction are the third dimension of the maps:
+// what lies behind a slice's end reads as 0, and the last slice has maps of its own.
 //
 // The result leaves through small sub-tiles in shared memory, while the loads of the next tile run on: stored by TMA,
 // added by TMA (float32: one addition an element, so one bit pattern with one slice), or element by element where TMA
@@ -34,7 +35,6 @@ constexpr int kThreads = 384;
 constexpr int kProducerRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
 constexpr int kConsumerRegisters = 232;
 constexpr int kTurnBarrier = 3;  // and 4; 1 and 2 belong to the warpgroups
-constexpr int kBand = 16;        // rows of tiles that are walked together: with 8 columns, one wave of 128
 
 enum class Epilogue : int32_t { kStore, kReduceAdd, kElements };
 
@@ -44,28 +44,31 @@ struct Arguments {
   CUtensorMap c;
   Target target;
   int64_t rows, cols, contraction, chunk;
-  int32_t clusters_m, tiles_n;  // tiles_m over the cluster, rounded up
+  int32_t tiles_m, tiles_n;
   int32_t last_slice;
-  int32_t units;  // clusters_m * tiles_n * slices
+  int32_t units;  // tiles_m * tiles_n * slices
+  int32_t band;   // rows of tiles that are walked together
   Epilogue epilogue;
+  bool fetch_old;  // what will be added to comes into the L2 cache while a tile is multiplied
 };
 
-// Which tile a cluster works on: bands of rows, columns there and back, so that blocks that run at the same time share
-// lines of both operands in the L2 cache.
+// Which tile a block works on: bands of rows, columns there and back, so that blocks that run at the same time share
+// lines of both operands in the L2 cache. Bands of one row start with the first column each: so a number of blocks that
+// is a multiple of the columns' keeps each block to its own column.
 struct Unit {
-  int32_t row, col, slice;  // in tiles (rows in clusters)
+  int32_t row, col, slice;  // in tiles
   int32_t k_tiles;
 };
 
-__device__ __forceinline__ Unit unit_at(const Arguments &p, int32_t index, int32_t band_rows) {
-  const int32_t tiles = p.clusters_m * p.tiles_n;
+__device__ __forceinline__ Unit unit_at(const Arguments &p, int32_t index) {
+  const int32_t tiles = p.tiles_m * p.tiles_n;
   Unit unit;
   unit.slice = index / tiles;
-  const int32_t tile = index % tiles, band = tile / (band_rows * p.tiles_n), in_band = tile % (band_rows * p.tiles_n);
-  const int32_t rows = min(band_rows, p.clusters_m - band * band_rows);
-  unit.row = band * band_rows + in_band % rows;
+  const int32_t tile = index % tiles, band = tile / (p.band * p.tiles_n), in_band = tile % (p.band * p.tiles_n);
+  const int32_t rows = min(p.band, p.tiles_m - band * p.band);
+  unit.row = band * p.band + in_band % rows;
   unit.col = in_band / rows;
-  if (band % 2 == 1) unit.col = p.tiles_n - 1 - unit.col;
+  if (p.band > 1 && band % 2 == 1) unit.col = p.tiles_n - 1 - unit.col;
   const int64_t left = p.contraction - unit.slice * p.chunk;
   const int64_t length = left < p.chunk ? left : p.chunk;
   unit.k_tiles = length <= 0 ? 0 : static_cast<int32_t>((length + kTileK - 1) / kTileK);
@@ -182,35 +185,35 @@ __device__ __forceinline__ void write_rows(const Arguments &p, const Unit &unit,
   *turns = turn;
 }
 
-template <typename T, bool kInnerA, bool kInnerB, int kTileN, int kCluster>
+template <typename T, bool kInnerA, bool kInnerB, int kTileN, bool kKeeps>
 __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_constant__ Arguments p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kStages = stages(kTileN);
-  constexpr int kStageBytes = stage_bytes(kTileN);
+  constexpr int kStages = layout(kTileN, kKeeps).stages;
+  constexpr int kBuffers = layout(kTileN, kKeeps).buffers;
+  constexpr int kStageBytes = stage_bytes(kTileN, kKeeps);
   constexpr int kAccumulators = kTileN / 2;
-  constexpr int kBuffers = buffers(kTileN);
   constexpr bool kPingPong = is_ping_pong(kTileN);
   constexpr int kHalves = kPingPong ? 2 : 1;  // of 64 rows a warpgroup
   extern __shared__ char shared_raw[];
-  const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
+  const uint32_t panel = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
+  const uint32_t shared = panel + (kKeeps ? kPanel * bytes_b(kTileN) : 0);
   const uint32_t staging = shared + kStages * kStageBytes;
   const uint32_t full = staging + kConsumers * kBuffers * kStagingBytes, empty = full + 8 * kStages;
+  const uint32_t panel_full = empty + 8 * kStages;
 
+  ptx::let_next_kernel_start();
   const int warpgroup = threadIdx.x / 128;
-  const uint32_t rank = kCluster > 1 ? ptx::cluster_rank() : 0;
-  const int32_t first_unit = blockIdx.x / kCluster, unit_step = gridDim.x / kCluster;
+  const int32_t first_unit = blockIdx.x, unit_step = gridDim.x;
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       ptx::mbarrier_init(full + 8 * s, 1);
-      ptx::mbarrier_init(empty + 8 * s, (kPingPong ? 1 : kConsumers) * kCluster);
+      ptx::mbarrier_init(empty + 8 * s, kPingPong ? 1 : kConsumers);
     }
+    for (int s = 0; kKeeps && s < kPanel; ++s) ptx::mbarrier_init(panel_full + 8 * s, 1);
     ptx::fence_mbarrier_init();
   }
-  if (kCluster > 1)
-    ptx::cluster_sync();
-  else
-    __syncthreads();
+  __syncthreads();
 
   if (warpgroup == 0) {
     ptx::give_registers<kProducerRegisters>();
@@ -220,14 +223,22 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
       int stage = 0;
       uint32_t parity = 1;  // the first round finds every stage free
       for (int32_t index = first_unit; index < p.units; index += unit_step) {
-        const Unit unit = unit_at(p, index, kBand / kCluster);
+        const Unit unit = unit_at(p, index);
         const bool last = unit.slice == p.last_slice;
         const CUtensorMap *map_a = last ? &p.a_last : &p.a, *map_b = last ? &p.b_last : &p.b;
         const int slice = last ? 0 : unit.slice;
-        const int row = (unit.row * kCluster + static_cast<int>(rank)) * kTileM, col = unit.col * kTileN;
+        const int row = unit.row * kTileM, col = unit.col * kTileN;
+        const bool more = kKeeps && index + unit_step < p.units;
+        const int next_row = more ? unit_at(p, index + unit_step).row * kTileM : 0;
+        if (p.fetch_old) {
+#pragma unroll 1
+          for (int box = 0; box < kTileN / 16; ++box) ptx::prefetch(&p.c, col + box / 2 * 32, row + box % 2 * 64, 0);
+        }
         for (int32_t tile = 0; tile < unit.k_tiles; ++tile) {
           const int k = tile * kTileK;
-          const uint32_t barrier = full + 8 * stage, to_a = shared + stage * kStageBytes, to_b = to_a + kBytesA;
+          const uint32_t to_a = shared + stage * kStageBytes;
+          const uint32_t to_b = kKeeps ? panel + tile * bytes_b(kTileN) : to_a + kBytesA;
+          uint32_t barrier = full + 8 * stage;
           ptx::mbarrier_wait(empty + 8 * stage, parity);
           ptx::mbarrier_arrive_expect_tx(barrier, kStageBytes);
           if (kInnerA) {
@@ -237,23 +248,28 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
             for (int box = 0; box < kTileM / 64; ++box)
               ptx::tma_load(to_a + box * kBox, map_a, barrier, row + box * 64, k, slice);
           }
-          if (kInnerB && kCluster == 1) {
+          if (kKeeps) {
+            if (++stage == kStages) stage = 0, parity ^= 1;
+            if (more && tile % p.tiles_n == unit.col) {
+              if (kInnerA) {
+                ptx::prefetch(map_a, k, next_row, slice);
+              } else {
+#pragma unroll
+                for (int box = 0; box < kTileM / 64; ++box) ptx::prefetch(map_a, next_row + box * 64, k, slice);
+              }
+            }
+            if (index != first_unit) continue;
+            barrier = panel_full + 8 * tile;
+            ptx::mbarrier_arrive_expect_tx(barrier, bytes_b(kTileN));
+          }
+          if (kInnerB) {
             ptx::tma_load(to_b, map_b, barrier, k, col, slice);
-          } else if (kInnerB) {
-            ptx::tma_load_multicast(to_b + rank * (kTileN / 2) * kLine, map_b, barrier, 3, k,
-                                    col + static_cast<int>(rank) * (kTileN / 2), slice);
-          } else if (kCluster == 1) {
+          } else {
 #pragma unroll
             for (int box = 0; box < kTileN / 64; ++box)
               ptx::tma_load(to_b + box * kBox, map_b, barrier, col + box * 64, k, slice);
-          } else {
-#pragma unroll
-            for (int half = 0; half < kTileN / 128; ++half) {
-              const int box = static_cast<int>(rank) * (kTileN / 128) + half;
-              ptx::tma_load_multicast(to_b + box * kBox, map_b, barrier, 3, col + box * 64, k, slice);
-            }
           }
-          if (++stage == kStages) stage = 0, parity ^= 1;
+          if (!kKeeps && ++stage == kStages) stage = 0, parity ^= 1;
         }
       }
     }
@@ -261,20 +277,16 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
   } else {
     ptx::take_registers<kConsumerRegisters>();
     const int consumer = warpgroup - 1, thread = threadIdx.x % 128;
-    // One arrival a warpgroup and receiver: the stage may be overwritten.
+    // One arrival a warpgroup: the stage may be overwritten.
     const auto release = [&](int which) {
-      if (kCluster == 1) {
-        if (thread == 0) ptx::mbarrier_arrive(empty + 8 * which);
-      } else if (thread < kCluster) {
-        ptx::mbarrier_arrive_remote(empty + 8 * which, thread);
-      }
+      if (thread == 0) ptx::mbarrier_arrive(empty + 8 * which);
     };
 
     int turn = 0;         // this warpgroup's next buffer
     uint32_t loaded = 0;  // steps of k that the ring has seen before this tile
     int tiles_seen = 0;   // by both warpgroups
     for (int32_t index = first_unit; index < p.units; index += unit_step) {
-      const Unit unit = unit_at(p, index, kBand / kCluster);
+      const Unit unit = unit_at(p, index);
       int stage = static_cast<int>(loaded % kStages);
       uint32_t parity = loaded / kStages & 1;
       loaded += static_cast<uint32_t>(unit.k_tiles);
@@ -295,9 +307,10 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
       int before = 0;
       for (int32_t tile = 0; tile < unit.k_tiles; ++tile) {
         ptx::mbarrier_wait(full + 8 * stage, parity);
+        if (kKeeps) ptx::mbarrier_wait(panel_full + 8 * tile, 0);
         const uint32_t at = shared + stage * kStageBytes;
         const uint64_t a = descriptor(at + (kPingPong ? 0 : consumer * kBox), kInnerA);
-        const uint64_t b = descriptor(at + kBytesA, kInnerB);
+        const uint64_t b = descriptor(kKeeps ? panel + tile * bytes_b(kTileN) : at + kBytesA, kInnerB);
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) pin(sum[half]);
         ptx::wgmma_fence();
@@ -323,16 +336,13 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
         pin(sum[half]);
-        write_rows<T, kBuffers>(
-            p, unit, sum[half],
-            (static_cast<int64_t>(unit.row) * kCluster + rank) * kTileM + (kPingPong ? half : consumer) * 64,
-            staging + consumer * kBuffers * kStagingBytes, 1 + consumer, &turn);
+        write_rows<T, kBuffers>(p, unit, sum[half],
+                                static_cast<int64_t>(unit.row) * kTileM + (kPingPong ? half : consumer) * 64,
+                                staging + consumer * kBuffers * kStagingBytes, 1 + consumer, &turn);
       }
     }
     if (thread == 0) ptx::bulk_wait<0>();
   }
-  // No block leaves while its neighbour may still arrive at its barriers or load into its stages.
-  if (kCluster > 1) ptx::cluster_sync();
 #endif
 }
 
@@ -351,23 +361,23 @@ inline bool encode_operand(CUtensorMap *map, CUtensorMap *map_last, DType type, 
   return last_slice == 0 || one(map, o.data, chunk, last_slice);
 }
 
-// A kernel and the devices that know of its shared memory.
+// A kernel, its shared memory, and the devices that know of it.
 struct Variant {
   const void *kernel;
+  int shared_bytes;
   std::atomic<uint64_t> *devices;
 };
 
-template <typename T, bool kInnerA, bool kInnerB, int kTileN, int kCluster>
-Variant variant() {
-  static std::atomic<uint64_t> devices{0};
-  return {reinterpret_cast<const void *>(hopper_kernel<T, kInnerA, kInnerB, kTileN, kCluster>), &devices};
-}
-
-template <typename T, int kTileN, int kCluster>
-Variant variant_for(bool inner_a, bool inner_b) {
-  if (inner_a)
-    return inner_b ? variant<T, true, true, kTileN, kCluster>() : variant<T, true, false, kTileN, kCluster>();
-  return inner_b ? variant<T, false, true, kTileN, kCluster>() : variant<T, false, false, kTileN, kCluster>();
+template <typename T, int kTileN, bool kKeeps>
+Variant variant(bool inner_a, bool inner_b) {
+  static_assert(shared_bytes(kTileN, kKeeps) <= kMostShared, "a block's shared memory is too large");
+  static std::atomic<uint64_t> devices[4];
+  const void *kernels[] = {reinterpret_cast<const void *>(hopper_kernel<T, false, false, kTileN, kKeeps>),
+                           reinterpret_cast<const void *>(hopper_kernel<T, false, true, kTileN, kKeeps>),
+                           reinterpret_cast<const void *>(hopper_kernel<T, true, false, kTileN, kKeeps>),
+                           reinterpret_cast<const void *>(hopper_kernel<T, true, true, kTileN, kKeeps>)};
+  const int mix = 2 * inner_a + inner_b;
+  return {kernels[mix], shared_bytes(kTileN, kKeeps), &devices[mix]};
 }
 
 template <typename T>
@@ -382,15 +392,14 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   arguments.cols = cols;
   arguments.contraction = contraction;
   arguments.chunk = p.chunk;
-  arguments.clusters_m = static_cast<int32_t>((p.tiles_m + p.cluster - 1) / p.cluster);
+  arguments.tiles_m = static_cast<int32_t>(p.tiles_m);
   arguments.tiles_n = static_cast<int32_t>(p.tiles_n);
-  arguments.units = arguments.clusters_m * arguments.tiles_n * p.split;
+  arguments.units = arguments.tiles_m * arguments.tiles_n * p.split;
   const int64_t last_slice = (contraction + p.chunk - 1) / p.chunk - 1;
   arguments.last_slice = static_cast<int32_t>(last_slice);
   const int64_t last_length = contraction - last_slice * p.chunk;
   if (!encode_operand(&arguments.a, &arguments.a_last, type, a, rows, p.chunk, last_slice, last_length, kTileM) ||
-      !encode_operand(&arguments.b, &arguments.b_last, type, b, cols, p.chunk, last_slice, last_length,
-                      p.tile_n / p.cluster))
+      !encode_operand(&arguments.b, &arguments.b_last, type, b, cols, p.chunk, last_slice, last_length, p.tile_n))
     return cudaErrorInvalidValue;
 
   // TMA writes whole chunks of 16 bytes: rows must end on one, unless the padding behind them is ours.
@@ -404,6 +413,8 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   arguments.epilogue = !addressable                  ? Epilogue::kElements
                        : target.add || target.atomic ? Epilogue::kReduceAdd
                                                      : Epilogue::kStore;
+  arguments.band = p.band;
+  arguments.fetch_old = p.fetch_old && arguments.epilogue == Epilogue::kReduceAdd;
   if (addressable) {
     const int64_t row_stride = rows == 1 ? (cols * size + 15) / 16 * 16 / size : target.row_stride;
     const int64_t slices = target.slice_stride > 0 ? p.split : 1;
@@ -413,15 +424,15 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   }
 
   const bool inner_a = a.contraction_inner, inner_b = b.contraction_inner;
-  const Variant chosen = p.tile_n == 64    ? variant_for<T, 64, 1>(inner_a, inner_b)
-                         : p.tile_n == 128 ? variant_for<T, 128, 1>(inner_a, inner_b)
-                         : p.cluster == 2  ? variant_for<T, 256, 2>(inner_a, inner_b)
-                                           : variant_for<T, 256, 1>(inner_a, inner_b);
-  const cudaError_t error = allow_shared(chosen.kernel, shared_bytes(p.tile_n), chosen.devices);
+  const Variant chosen = p.tile_n == 64    ? variant<T, 64, false>(inner_a, inner_b)
+                         : p.tile_n == 256 ? variant<T, 256, false>(inner_a, inner_b)
+                         : p.keeps_columns ? variant<T, 128, true>(inner_a, inner_b)
+                                           : variant<T, 128, false>(inner_a, inner_b);
+  const cudaError_t error = allow_shared(chosen.kernel, chosen.shared_bytes, chosen.devices);
   if (error != cudaSuccess) return error;
   void *pointers[] = {&arguments};
-  return launch(chosen.kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), shared_bytes(p.tile_n), stream,
-                pointers, p.cluster);
+  return launch(chosen.kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), chosen.shared_bytes, stream,
+                pointers);
 }
 
 }  // namespace hopper

@@ -1,5 +1,5 @@
 // One function per instruction that C++ has no word for: barriers in shared memory, the bulk tensor copy engine,
-// fences, clusters. No logic in here. Names follow the PTX manual.
+// fences. No logic in here. Names follow the PTX manual.
 #pragma once
 
 #include <stdint.h>
@@ -28,16 +28,6 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint
 
 __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-// Arrives at the barrier at the same offset in block `rank` of the cluster.
-__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "{.reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
 }
 
 __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity) {
@@ -76,14 +66,10 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const void *map, uint3
       : "memory");
 }
 
-// The box lands at the same offset in every block of `mask`, and counts at the same barrier there.
-__device__ __forceinline__ void tma_load_multicast(uint32_t shared, const void *map, uint32_t barrier, uint16_t mask,
-                                                   int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared),
-      "l"(map), "r"(barrier), "h"(mask), "r"(x), "r"(y), "r"(z)
-      : "memory");
+// The box comes into the L2 cache, and no further.
+__device__ __forceinline__ void prefetch(const void *map, int x, int y, int z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y), "r"(z)
+               : "memory");
 }
 
 __device__ __forceinline__ void tma_store(const void *map, uint32_t shared, int x, int y, int z) {
@@ -126,7 +112,7 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// ---- Warps, blocks, clusters ----
+// ---- Warps, blocks, kernels ----
 
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
@@ -160,19 +146,6 @@ __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-
-__device__ __forceinline__ uint32_t cluster_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
 }
 
 __device__ __forceinline__ void store_matrices(uint32_t shared, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {

@@ -17,27 +17,17 @@ constexpr uint64_t kPartAlignment = 256;
 // whole, nor at T in Y and dX, or a row's bits would depend on its neighbours.
 constexpr int64_t kLeastHopperWeights = 128 * 64;
 
-// The model of a tile's time on a multiprocessor, in cycles: k-tiles at the tensor cores' rate (wider tiles move fewer
-// bytes through shared memory: below 256 columns that bandwidth, not the tensor cores, sets the rate), and the
-// epilogue.
-constexpr double kEpilogueCycles = 7000;
 constexpr double kReduceLaunchCycles = 6000;    // a dependent reduction kernel
 constexpr double kReduceBytesPerCycle = 2000;   // its reads, mostly from the L2 cache
+constexpr double kMemoryBytesPerCycle = 2400;   // 4.2 TB/s at 1.75 GHz
+constexpr double kOffGridBytesPerCycle = 28;    // loads of a multiprocessor
 constexpr int64_t kLeastTilesPerSlice = 8;      // k-tiles
+constexpr int64_t kFewTiles = 8;                // k-tiles of a contraction that memory outlasts: up to 512
 constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 cache
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
-double k_tile_cycles(Kernel kernel, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
-  const double ideal = static_cast<double>(tile_m) * tile_n * tile_k / 2048;
-  // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
-  if (kernel == kSimt) return 16 * ideal * (tile_n >= 256 ? 1.2 : tile_n >= 128 ? 1.35 : 1.7);
-  if (kernel == kTf32) return 2 * ideal;    // half the rate of 16-bit operands
-  if (kernel == kBf16x3) return 6 * ideal;  // products of parts
-  return tile_n >= 256 ? ideal : tile_n >= 128 ? 1.1 * ideal : 1.6 * ideal;
-}
 
 // lines x contraction, or its transpose: `line_stride` between lines, `inner` along the contraction.
 Walk walk_of(const char *data, int64_t size, int64_t lines, int64_t contraction, int64_t line_stride,
@@ -73,23 +63,56 @@ struct Parts {
   }
 };
 
-double tile_cycles(const ProductPlan &p, int64_t k_tiles) {
-  const double multiply = static_cast<double>(k_tiles) * k_tile_cycles(p.kernel, p.tile_m, p.tile_n, p.tile_k);
-  const double store = kEpilogueCycles * p.tile_n / 256;
-  // Tiles of 128 columns are taken in turn: one is stored while the next is multiplied.
-  if (p.kernel == kHopper && p.tile_n == 128)
-    return most(static_cast<int64_t>(multiply), static_cast<int64_t>(store)) + 300;
-  return multiply + store;
+// A multiprocessor's time for a tile, in cycles: what an H200 took, see native/bench/NOTES.md.
+struct Pace {
+  double k_tile;
+  double between;  // of the store of a tile's results, what the next tile does not hide
+  double last;     // the whole store, when no tile follows
+};
+
+Pace pace_of(const ProductPlan &p, int64_t rounds, int64_t k_tiles, bool floats) {
+  const double ideal = static_cast<double>(p.tile_m) * p.tile_n * p.tile_k / 2048;
+  const double store = 7000.0 * p.tile_n / 256;
+  // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
+  if (p.kernel == kSimt) return {16 * ideal * (p.tile_n >= 256 ? 1.2 : p.tile_n >= 128 ? 1.35 : 1.7), store, store};
+  if (p.kernel == kMma) return {1.1 * ideal, store, store};
+  if (p.kernel == kTf32) return {2 * ideal, store, store};    // half the rate of 16-bit operands
+  if (p.kernel == kBf16x3) return {6 * ideal, store, store};  // products of parts
+  Pace pace;
+  if (p.tile_n == 256) {
+    pace = {ideal, floats ? 8500.0 : 3700.0, floats ? 8000.0 : 2800.0};
+  } else if (p.tile_n == 128) {
+    // Taken in turn: a last tile is stored by one warpgroup.
+    const double between = floats ? 3700 : k_tiles <= 4 ? 2300 : 1500;
+    pace = {ideal * (p.a.contraction_inner ? 1 : 1.07) * (p.b.contraction_inner ? 1 : 1.01), between,
+            !floats       ? 2900.0
+            : rounds == 1 ? 7500.0
+                          : 4000.0};
+  } else {
+    pace = {1.76 * ideal, floats ? 1700.0 : 1000.0, floats ? 1500.0 : 700.0};
+  }
+  // Lines off a 128-byte grid touch one more of the cache's lines each: then loads set the rate.
+  const auto off_grid = [](const Walk &walk) { return walk.aligned && walk.pitch % 64 != 0; };
+  const double loads = (p.tile_m + p.tile_n) * 128.0 / kOffGridBytesPerCycle;
+  if ((off_grid(p.a) || off_grid(p.b)) && loads > pace.k_tile) pace.k_tile = loads;
+  return pace;
 }
 
 // Time of the whole product in cycles under a split.
 double modelled_cycles(const ProductPlan &p, int64_t split, int64_t contraction, int32_t multiprocessors) {
-  const int64_t chunk = ceil_div(most(contraction, 1), split);
-  const int64_t units = p.tiles * split;
-  double cycles = static_cast<double>(ceil_div(units, multiprocessors)) * tile_cycles(p, ceil_div(chunk, p.tile_k));
+  const Product &w = p.work;
+  const int64_t chunk = ceil_div(most(contraction, 1), split), rounds = ceil_div(p.tiles * split, multiprocessors);
+  const int64_t k_tiles = ceil_div(chunk, p.tile_k);
+  const Pace pace = pace_of(p, rounds, k_tiles, split > 1 || w.c.type == DType::f32);
+  const double computing =
+      static_cast<double>(rounds * k_tiles) * pace.k_tile + static_cast<double>(rounds - 1) * pace.between;
+  const double bytes = static_cast<double>((w.c.rows + w.c.cols) * contraction * size_of(w.a.type));
+  const double loading = bytes / kMemoryBytesPerCycle;
+  // The one hides most of the other.
+  double cycles = pace.last + (computing > loading ? computing + 0.25 * loading : loading + 0.25 * computing);
   if (split > 1) {
-    const double bytes = static_cast<double>(split + 2) * p.work.c.rows * p.work.c.cols * 4;
-    cycles += kReduceLaunchCycles + bytes / kReduceBytesPerCycle;
+    const double partials = static_cast<double>(split + 2) * w.c.rows * w.c.cols * 4;
+    cycles += kReduceLaunchCycles + partials / kReduceBytesPerCycle;
   }
   return cycles;
 }
@@ -158,6 +181,7 @@ void choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &ch
   double best = 0;
   const TileSize *chosen = nullptr;
   for (const TileSize &size : sizes) {
+    if (p->kernel == kHopper && forced.tile_n != 0 && size.n != forced.tile_n) continue;
     set_tiles(p, size.m, size.n, size.k);
     const int64_t split =
         p->work.split == 0 ? best_split(*p, chip.multiprocessors) : static_cast<int64_t>(p->work.split);
@@ -170,7 +194,31 @@ void choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &ch
   set_tiles(p, chosen->m, chosen->n, chosen->k);
 }
 
+// How the Hopper kernel's blocks share the tiles.
+void choose_walk(ProductPlan *p, const Chip &chip) {
+  const Product &w = p->work;
+  const int64_t units = p->tiles * p->split, k_tiles = ceil_div(p->chunk, p->tile_k);
+  const auto decide = [](int32_t wish, bool choice) { return wish == 0 ? choice : wish > 0; };
+  // Few k-tiles, old values to add to: memory sets the rate, and what is read from it must be asked for early.
+  const bool adds = w.add && w.c.type == DType::f32 && p->split == 1;
+  const int64_t walkers = least(chip.multiprocessors / p->tiles_n, p->tiles_m);
+  const bool can_keep = p->tile_n == 128 && p->split == 1 && k_tiles <= kFewTiles && walkers > 0;
+  p->fetch_old = adds && decide(forced.fetch_old, k_tiles <= kFewTiles);
+  p->keeps_columns = can_keep && decide(forced.keeps_columns, adds && p->tiles_m >= 3 * walkers);
+  if (p->keeps_columns) {
+    p->band = 1;
+    p->blocks = static_cast<int32_t>(ceil_div(p->tiles_m, ceil_div(p->tiles_m, walkers)) * p->tiles_n);
+    return;
+  }
+  // As many rows as make a wave of blocks about square, where there are columns for that; as many blocks as make the
+  // waves equally full: all work to the end, in step.
+  p->band = forced.band != 0 ? forced.band : p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles ? 16 : 4;
+  p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, chip.multiprocessors)));
+}
+
 }  // namespace
+
+Forced forced = {};
 
 ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip) {
   ProductPlan p;
@@ -187,7 +235,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.a = walk_of(w.a.data, size_of(w.a.type), w.a.rows, contraction, w.a.row_stride, w.a.col_stride);
   p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
-  p.cluster = 1;
+  p.band = 1;
+  p.keeps_columns = p.fetch_old = false;
   p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;
 
@@ -249,13 +298,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     };
     if (p.pack_a) p.pack_a_at = parts.take(packed(p.a, w.a.rows, &p.pack_a_pitch));
     if (p.pack_b) p.pack_b_at = parts.take(packed(p.b, w.b.cols, &p.pack_b_pitch));
-    // Neighbours share the columns' operand where a tile is too large to leave room for more blocks in the cache.
-    p.cluster = p.tile_n == 256 && (p.tiles_m % 2 == 0 || p.tiles_m >= 9) ? 2 : 1;
-    // As many blocks as make the waves equally full: all work to the end, in step.
-    const int64_t cluster_units = ceil_div(p.tiles_m, p.cluster) * p.tiles_n * split;
-    const int64_t at_once = most(1, multiprocessors / p.cluster);
-    const int64_t rounds = ceil_div(cluster_units, at_once);
-    p.blocks = static_cast<int32_t>(ceil_div(cluster_units, rounds) * p.cluster);
+    choose_walk(&p, chip);
   } else if (p.kernel == kTf32 || p.kernel == kBf16x3) {
     p.pack_a = p.pack_b = true;
     p.pack_a_pitch = p.pack_b_pitch = round_up(p.chunk, kPartsPadding);

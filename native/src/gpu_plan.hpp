@@ -46,8 +46,11 @@ struct ProductPlan {
   Walk a, b;            // of `work`
   bool pack_a, pack_b;  // always for kTf32 and kBf16x3, whose operands are rounded on the way
   int32_t tile_m, tile_n, tile_k;
-  int32_t cluster;  // thread blocks along m that share their b tiles
-  int32_t split;    // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
+  // Of the Hopper kernel:
+  int32_t band;        // rows of tiles that are walked together
+  bool keeps_columns;  // a block loads its columns' operand once for all of its tiles
+  bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
+  int32_t split;       // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;
   int64_t tiles_m, tiles_n, tiles;  // of one slice
   int32_t blocks;
@@ -59,6 +62,12 @@ struct ProductPlan {
   double waves;                        // tiles times slices over what runs at once
   const char *reason;                  // for the kernel
 };
+
+// What tests and benchmarks set to have a plan's choices made for it; 0 leaves a choice to the plan, -1 says no.
+struct Forced {
+  int32_t tile_n, band, keeps_columns, fetch_old;
+};
+extern Forced forced;
 
 // function: DXDW_Y, DXDW_DX or DXDW_DW.
 ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip);

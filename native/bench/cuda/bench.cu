@@ -2,6 +2,7 @@
 // in bfloat16 parts, TF32), graphs of small products beside graphs of empty kernels.
 //
 //   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--sustained]
+//                   [--variants [--only a,b,...]] [--plans N]
 //
 // cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
 // the fastest of its first 32. Every arm runs over the same rotating sets of operands, larger together than the L2
@@ -23,7 +24,9 @@
 #include <string>
 #include <vector>
 
+#include "device.hpp"
 #include "dxdw.h"
+#include "gpu_plan.hpp"
 
 namespace {
 
@@ -48,7 +51,9 @@ namespace {
 constexpr double kSampleSeconds = 0.06;
 constexpr int kSustainedRuns = 7;
 
-int runs = 20;
+int runs = 20, warm_ups = 2;
+bool variants = false;  // also time what the plan could have chosen instead
+std::string only;       // of the variants, between commas
 bool sustained = false;
 FILE *json = nullptr;
 bool first_line = true;
@@ -95,8 +100,36 @@ struct Timer {
 
 Timer *timer;
 
+// Reads twice what the L2 cache holds: no arm finds its operands there, or has to write back what another left.
+__global__ void sweep_cache(const uint4 *data, int64_t count, uint32_t *never) {
+  uint32_t all = ~0u;
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count; i += gridDim.x * int64_t{blockDim.x})
+    all &= data[i].x | data[i].y | data[i].z | data[i].w;
+  if (all == 0xDEADBEEF) *never = all;
+}
+
+// Keeps the stream busy while the host puts two events and a call behind it, so that the device's time alone is told.
+__global__ void hold_stream() {
+  constexpr uint64_t kNanoseconds = 30000;
+  uint64_t start, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do {
+    __nanosleep(500);
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - start < kNanoseconds);
+}
+
+constexpr int64_t kSweepBytes = 128 << 20;
+uint4 *sweep;
+
+void settle(cudaStream_t stream) {
+  sweep_cache<<<528, 256, 0, stream>>>(sweep, kSweepBytes / 16, reinterpret_cast<uint32_t *>(sweep));
+  hold_stream<<<1, 1, 0, stream>>>();
+}
+
 double time_ours(const std::function<void()> &call) {
   double milliseconds;
+  settle(timer->stream->handle);
   DXDW(dxdw_event_record(timer->our_start, timer->stream));
   call();
   DXDW(dxdw_event_record(timer->our_end, timer->stream));
@@ -107,6 +140,7 @@ double time_ours(const std::function<void()> &call) {
 
 double time_theirs(const std::function<void()> &call) {
   float milliseconds;
+  settle(nullptr);
   CUDA(cudaEventRecord(timer->start, nullptr));
   call();
   CUDA(cudaEventRecord(timer->end, nullptr));
@@ -131,11 +165,14 @@ double time_of(const Arm &arm, const std::function<void()> &call) {
   return arm.ours ? time_ours(call) : time_theirs(call);
 }
 
-// Alternates the arms over the sets, a single launch at a time.
+// Alternates the arms, a single launch at a time. Each arm sees each set, and is launched once just before it is timed,
+// so that its code stands in the caches whatever ran before.
 void measure_bursts(std::vector<Arm> *arms, int sets) {
-  for (int round = -3; round < runs; ++round)
-    for (Arm &arm : *arms) {
-      const int set = (round + 3) % sets;
+  for (int round = -warm_ups; round < runs; ++round)
+    for (size_t i = 0; i < arms->size(); ++i) {
+      Arm &arm = (*arms)[i];
+      const int set = (round + warm_ups + static_cast<int>(i)) % sets;
+      arm.call(set);
       const double milliseconds = time_of(arm, [&] { arm.call(set); });
       if (round >= 0) arm.times.push_back(milliseconds);
     }
@@ -331,6 +368,19 @@ struct LtProduct {
 
 // ---- Products ----
 
+// Choices that can be forced on the plan of a product of 16-bit operands.
+struct Choice {
+  const char *name;
+  dxdw::gpu::Forced forced;  // tile_n, band, keeps_columns, fetch_old
+};
+constexpr Choice kChoices[] = {{"wide", {256}},         {"wide band 4", {256, 4}},
+                               {"turns", {128, 0, -1}}, {"turns band 4", {128, 4, -1}},
+                               {"keeps", {128, 0, 1}},  {"narrow", {64}}};
+constexpr Choice kChoicesOfAdd[] = {{"wide fetch", {256, 0, 0, 1}},   {"wide no", {256, 0, 0, -1}},
+                                    {"turns fetch", {128, 0, -1, 1}}, {"turns no", {128, 0, -1, -1}},
+                                    {"keeps fetch", {128, 0, 1, 1}},  {"keeps no", {128, 0, 1, -1}},
+                                    {"narrow fetch", {64, 0, 0, 1}},  {"narrow no", {64, 0, 0, -1}}};
+
 struct Shape {
   const char *name;
   int64_t t, k, n;
@@ -352,7 +402,7 @@ dxdw_tensor matrix(void *data, int64_t *shape, bool is_float) {
 void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   const int64_t t = s.t, k = s.k, n = s.n, size = fp32 ? 4 : 2;
   const int64_t set_bytes = (t * k + t * n + k * n) * size + k * n * 4;
-  const int sets = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(8, (int64_t{240} << 20) / set_bytes + 1)));
+  const int sets = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(4, (int64_t{240} << 20) / set_bytes + 1)));
   std::vector<void *> x, w, dy, dw, out;
   for (int i = 0; i < sets; ++i) {
     const uint64_t seed = static_cast<uint64_t>(i) * 10;
@@ -395,6 +445,23 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
     if (tf32 != nullptr && !tf32->found.empty()) {
       const size_t best = tf32->fastest(a[0], b[0], d[0]);
       arms.push_back({"tf32 best", false, [&, tf32, best](int i) { tf32->run(best, a[i], b[i], d[i]); }, {}});
+    }
+    if (variants && !fp32) {
+      const Arm ours = arms[0];
+      const auto offer = [&](const Choice &choice) {
+        if (!only.empty() && only.find(std::string(",") + choice.name + ",") == std::string::npos) return;
+        arms.push_back({choice.name,
+                        true,
+                        [ours, choice](int i) {
+                          dxdw::gpu::forced = choice.forced;
+                          ours.call(i);
+                          dxdw::gpu::forced = {};
+                        },
+                        {}});
+      };
+      for (const Choice &choice : kChoices) offer(choice);
+      if (strcmp(what, "dW add") == 0)
+        for (const Choice &choice : kChoicesOfAdd) offer(choice);
     }
     if (product != nullptr && !product->found.empty()) {
       arms.push_back({"first", false, [&, product](int i) { product->run(0, a[i], b[i], d[i]); }, {}});
@@ -456,6 +523,81 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   }
   for (auto *list : {&x, &w, &dy, &dw, &out})
     for (void *p : *list) CUDA(cudaFree(p));
+}
+
+// ---- The plan beside what it could have chosen ----
+
+// Random products of 16-bit operands: the planned choice over the fastest of all that can be forced.
+void bench_plans(int shapes) {
+  constexpr int64_t kMost = int64_t{1} << 27;  // elements of an operand
+  void *x = filled(kMost, false, 1), *w = filled(kMost, false, 2), *dy = filled(kMost, false, 3);
+  void *out = filled(kMost, true, 4);
+  dxdw_options options = {};
+  options.size = sizeof options;
+  options.stream = timer->stream;
+  options.accumulate = DXDW_ASSIGN;
+  uint64_t state = 12345;
+  const auto below = [&](double limit) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<double>(state >> 33) * 0x1p-31 * limit;
+  };
+  const auto size = [&] {
+    const int64_t any = static_cast<int64_t>(exp2(6 + below(9)));
+    return below(1) < 0.7 ? (any + 63) / 64 * 64 : (any + 7) / 8 * 8;
+  };
+  std::vector<double> ratios;
+  for (int shape = 0; shape < shapes; ++shape) {
+    int64_t t, k, n;
+    do t = size(), k = size(), n = size();
+    while (t * k > kMost || k * n > kMost || t * n > kMost || 2.0 * t * k * n > 1e12 || k * n < 128 * 64);
+    const int function = static_cast<int>(below(3));
+    int64_t x_shape[] = {t, k}, w_shape[] = {k, n}, dy_shape[] = {t, n};
+    const dxdw_tensor tx = matrix(x, x_shape, false), tw = matrix(w, w_shape, false), tdy = matrix(dy, dy_shape, false);
+    dxdw_tensor operands[3];
+    if (function == DXDW_Y)
+      operands[0] = tx, operands[1] = tw, operands[2] = matrix(out, dy_shape, false);
+    else if (function == DXDW_DX)
+      operands[0] = tdy, operands[1] = tw, operands[2] = matrix(out, x_shape, false);
+    else
+      operands[0] = tx, operands[1] = tdy, operands[2] = matrix(out, w_shape, true);
+    std::vector<Arm> arms;
+    const auto offer = [&](const Choice &choice) {
+      arms.push_back({choice.name,
+                      true,
+                      [&, choice](int) {
+                        dxdw::gpu::forced = choice.forced;
+                        DXDW(dxdw_call(function, operands, 0, 1, &options, 0, 0, 0, 0, 0, 0));
+                        dxdw::gpu::forced = {};
+                      },
+                      {}});
+    };
+    offer({"plan", {}});
+    for (const Choice &choice : kChoices) offer(choice);
+    measure_bursts(&arms, 1);
+    const Arm *best = &arms[1];
+    for (size_t i = 1; i < arms.size(); ++i)
+      if (arms[i].median() < arms[best - &arms[0]].median()) best = &arms[i];
+    const double planned = arms[0].median(), fastest = arms[best - &arms[0]].median();
+    ratios.push_back(planned / fastest);
+    if (planned > 1.05 * fastest) {
+      dxdw_plan plan = {};
+      plan.size = sizeof plan;
+      DXDW(dxdw_explain(function, operands, 0, 1, &options, &plan));
+      printf("  %s %lld, %lld, %lld: plan %.4f ms (%s, split %d), %s %.4f ms: %.3f\n",
+             function == DXDW_Y    ? "Y"
+             : function == DXDW_DX ? "dX"
+                                   : "dW",
+             static_cast<long long>(t), static_cast<long long>(k), static_cast<long long>(n), planned, plan.kernel,
+             plan.split, best->name.c_str(), fastest, planned / fastest);
+    }
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const auto at = [&](double share) { return ratios[static_cast<size_t>(share * (ratios.size() - 1))]; };
+  printf(
+      "planned over fastest forced choice, %d random products: median %.3f, 90 %% below %.3f, 95 %% below %.3f, most "
+      "%.3f\n",
+      shapes, at(0.5), at(0.9), at(0.95), at(1));
+  for (void *p : {x, w, dy, out}) CUDA(cudaFree(p));
 }
 
 // ---- Weighted sums ----
@@ -592,6 +734,7 @@ int main(int count, char **arguments) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   std::string wanted;
   bool cublas = true;
+  int plans = 0;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     if (argument == "--json" && i + 1 < count)
@@ -600,6 +743,12 @@ int main(int count, char **arguments) {
       runs = atoi(arguments[++i]);
     else if (argument == "--shapes" && i + 1 < count)
       wanted = std::string(",") + arguments[++i] + ",";
+    else if (argument == "--variants")
+      variants = true;
+    else if (argument == "--plans" && i + 1 < count)
+      plans = atoi(arguments[++i]);
+    else if (argument == "--only" && i + 1 < count)
+      only = std::string(",") + arguments[++i] + ",";
     else if (argument == "--no-cublas")
       cublas = false;
     else if (argument == "--sustained")
@@ -613,6 +762,8 @@ int main(int count, char **arguments) {
     return 77;
   }
   timer = new Timer;
+  CUDA(cudaMalloc(reinterpret_cast<void **>(&sweep), kSweepBytes));
+  CUDA(cudaMemset(sweep, 0, kSweepBytes));
   board = new Board;
   Cublas lt;
   if (cublas) cublas = lt.open();
@@ -620,6 +771,7 @@ int main(int count, char **arguments) {
          cublas ? lt.GetVersion() : 0, sustained ? kSustainedRuns : runs,
          sustained ? "trains of launches" : "single launches");
   if (json != nullptr) fprintf(json, "[");
+  if (plans > 0) bench_plans(plans);
   const auto is_wanted = [&](const char *name) {
     return wanted.empty() || wanted.find(std::string(",") + name + ",") != std::string::npos;
   };

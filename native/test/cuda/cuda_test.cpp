@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "dxdw.h"
+#include "gpu_plan.hpp"
 
 namespace {
 
@@ -351,6 +352,17 @@ int64_t edge(Random *random, int64_t most) {
   }
 }
 
+// Each way of the Hopper kernel, forced: tile_n, band, keeps_columns, fetch_old. The first leaves all to the plan.
+constexpr dxdw::gpu::Forced kForced[] = {{0, 0, 0, 0},   {256, 3, 0, 1},  {256, 1, 0, -1}, {128, 5, -1, 1},
+                                         {128, 0, 1, 1}, {128, 0, 1, -1}, {64, 2, 0, 1}};
+
+struct Forcing {
+  explicit Forcing(int i) {
+    dxdw::gpu::forced = kForced[static_cast<size_t>(i) % (sizeof kForced / sizeof kForced[0])];
+  }
+  ~Forcing() { dxdw::gpu::forced = {}; }
+};
+
 void part_parity() {
   const int cases = reduced ? 60 : 1500;
   int kernels[5] = {};
@@ -377,6 +389,7 @@ void part_parity() {
     describe(c, "parity");
     Products p;
     prepare(c, &p);
+    const Forcing forcing(i / 3);
     call(c, &p);
     fetch(&p);
     check_against_host(c, &p);
@@ -429,7 +442,10 @@ void part_exact() {
     describe(c, "exact");
     Products fast, plain;
     prepare(c, &fast);
-    call(c, &fast);
+    {
+      const Forcing forcing(i / 3);
+      call(c, &fast);
+    }
     fetch(&fast);
     for (int j = 0; j < 3; ++j) {
       const char *names[] = {"hopper_128x64", "hopper_128x128", "hopper_128x256"};
@@ -566,7 +582,10 @@ void part_slices() {
     describe(c, "slices");
     Products whole;
     prepare(c, &whole);
-    call(c, &whole);
+    {
+      const Forcing forcing(i);
+      call(c, &whole);
+    }
     fetch(&whole);
     Operand partials, result;
     partials.lay_out(Type::f32, {c.split, c.k, c.n}, {c.k * c.n, c.n, 1}, 0);
@@ -700,6 +719,32 @@ void part_determinism() {
     CHECK(first == gw.image, "run %d differs", run);
   }
   printf("determinism: %d runs each\n", runs);
+}
+
+// One bit pattern over many repeats beside a busy stream: slices of every tile width, one slice that is added in place.
+void part_repeats() {
+  const int runs = reduced ? 3 : 1000;
+  BusyStream busy;
+  const int64_t shapes[][3] = {
+      {8192, 512, 512}, {8192, 256, 256}, {4096, 1024, 64}, {2048, 1032, 520}, {512, 1024, 1024}};
+  for (const auto &s : shapes) {
+    ProductCase c;
+    c.function = DXDW_DW;
+    c.t = reduced ? s[0] / 8 : s[0], c.k = s[1], c.n = s[2], c.in = Type::bf16, c.split = 0, c.friendly = true;
+    c.accumulate = DXDW_ASSIGN;
+    describe(c, "repeats");
+    Products p;
+    prepare(c, &p);
+    std::vector<char> first;
+    for (int run = 0; run < runs; ++run) {
+      busy.add(1 + run % 3);
+      call(c, &p);
+      p.c.download();
+      if (run == 0) first = p.c.image;
+      CHECK(first == p.c.image, "run %d differs; %s", run, p.plan.kernel);
+    }
+  }
+  printf("repeats: %d runs of five shapes beside a busy stream\n", runs);
 }
 
 // Row i of Y has the same bits for every number of rows.
@@ -1259,10 +1304,19 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},   {"copies", part_copies},           {"parity", part_parity},
-                           {"exact", part_exact},     {"precision", part_precision},     {"slices", part_slices},
-                           {"batch", part_batch},     {"weighted", part_weighted},       {"faults", part_faults},
-                           {"streams", part_streams}, {"determinism", part_determinism}, {"threads", part_threads},
+constexpr Part kParts[] = {{"values", part_values},
+                           {"copies", part_copies},
+                           {"parity", part_parity},
+                           {"exact", part_exact},
+                           {"precision", part_precision},
+                           {"slices", part_slices},
+                           {"batch", part_batch},
+                           {"weighted", part_weighted},
+                           {"faults", part_faults},
+                           {"streams", part_streams},
+                           {"determinism", part_determinism},
+                           {"repeats", part_repeats},
+                           {"threads", part_threads},
                            {"large", part_large}};
 
 }  // namespace
