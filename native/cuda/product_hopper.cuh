@@ -248,8 +248,8 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
             for (int box = 0; box < kTileM / 64; ++box)
               ptx::tma_load(to_a + box * kBox, map_a, barrier, row + box * 64, k, slice);
           }
+          if (++stage == kStages) stage = 0, parity ^= 1;
           if (kKeeps) {
-            if (++stage == kStages) stage = 0, parity ^= 1;
             if (more && tile % p.tiles_n == unit.col) {
               if (kInnerA) {
                 ptx::prefetch(map_a, k, next_row, slice);
@@ -269,7 +269,6 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
             for (int box = 0; box < kTileN / 64; ++box)
               ptx::tma_load(to_b + box * kBox, map_b, barrier, col + box * 64, k, slice);
           }
-          if (!kKeeps && ++stage == kStages) stage = 0, parity ^= 1;
         }
       }
     }

@@ -1,7 +1,8 @@
 // dW[k,n] = or += sum over s of partials[s,k,n], s = 0, 1, 2, ... in that order.
 //
 // sum = +0.0; sum += partials[s], one float32 addition each; dW = sum, or dW + sum: the order that dxdw.h promises, so
-// every thread owns whole elements and walks the slices one by one. Loads run ahead of the additions, eight at a time.
+// every thread owns whole elements and walks the slices one by one. Loads run ahead of the additions, as many as there are
+// slices up to sixteen, the old value in front.
 #include "kernels.hpp"
 #include "ptx.cuh"
 #include "types.cuh"
@@ -12,8 +13,8 @@ namespace cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kAhead = 8;
-constexpr int64_t kManyElements = 1 << 20;  // below, single elements keep more loads in flight
+constexpr int kFew = 8, kMany = 16;         // loads ahead, for few slices and for many
+constexpr int64_t kManyElements = 1 << 18;  // below, single elements keep more loads in flight
 
 template <int kWidth>
 struct Floats {
@@ -34,30 +35,31 @@ __device__ __forceinline__ Floats<kWidth> load_floats(const float *from) {
 
 // Both sides contiguous along columns: kWidth neighbours a thread, 4 where rows stand on 16 bytes and there are enough
 // of them to fill the chip, else 1.
-template <int kWidth>
+template <int kWidth, int kAhead>
 __global__ void __launch_bounds__(kThreads) reduce_dense(const Reduction r) {
-  ptx::wait_for_kernel_before();
   const int64_t groups = r.dw.cols / kWidth, count = r.dw.rows * groups;
+  bool waited = false;
   for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < count; i += gridDim.x * int64_t{kThreads}) {
     const int64_t row = i / groups, col = (i - row * groups) * kWidth;
     const float *from = reinterpret_cast<const float *>(r.partials.data) + row * r.partials.row_stride + col;
-    Floats<kWidth> sum = {};
-    const auto add = [&sum](const Floats<kWidth> &value) {
-#pragma unroll
-      for (int e = 0; e < kWidth; ++e) sum.at[e] = __fadd_rn(sum.at[e], value.at[e]);
-    };
-    int64_t s = 0;
-    for (; s + kAhead <= r.split; s += kAhead) {
+    float *to = reinterpret_cast<float *>(r.dw.data) + row * r.dw.row_stride + col;
+    if (!waited) ptx::wait_for_kernel_before();
+    waited = true;
+    Floats<kWidth> old = {}, sum = {};
+    if (r.add) old = load_floats<kWidth>(to);
+    for (int64_t s = 0; s < r.split; s += kAhead) {
+      const int64_t left = r.split - s;
       Floats<kWidth> values[kAhead];
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j) values[j] = load_floats<kWidth>(from + (s + j) * r.split_stride);
+      for (int j = 0; j < kAhead; ++j)
+        if (j < left) values[j] = load_floats<kWidth>(from + (s + j) * r.split_stride);
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j) add(values[j]);
+      for (int j = 0; j < kAhead; ++j)
+        if (j < left)
+#pragma unroll
+          for (int e = 0; e < kWidth; ++e) sum.at[e] = __fadd_rn(sum.at[e], values[j].at[e]);
     }
-    for (; s < r.split; ++s) add(load_floats<kWidth>(from + s * r.split_stride));
-    float *to = reinterpret_cast<float *>(r.dw.data) + row * r.dw.row_stride + col;
     if (r.add) {
-      const Floats<kWidth> old = load_floats<kWidth>(to);
 #pragma unroll
       for (int e = 0; e < kWidth; ++e) sum.at[e] = __fadd_rn(old.at[e], sum.at[e]);
     }
@@ -69,6 +71,7 @@ __global__ void __launch_bounds__(kThreads) reduce_dense(const Reduction r) {
 }
 
 // Any strides, any type of dW.
+template <int kAhead>
 __global__ void __launch_bounds__(kThreads) reduce_elements(const Reduction r) {
   ptx::wait_for_kernel_before();
   const int64_t count = r.dw.rows * r.dw.cols;
@@ -77,15 +80,16 @@ __global__ void __launch_bounds__(kThreads) reduce_elements(const Reduction r) {
     const float *from =
         reinterpret_cast<const float *>(r.partials.data) + row * r.partials.row_stride + col * r.partials.col_stride;
     float sum = 0.0f;
-    int64_t s = 0;
-    for (; s + kAhead <= r.split; s += kAhead) {
+    for (int64_t s = 0; s < r.split; s += kAhead) {
+      const int64_t left = r.split - s;
       float values[kAhead];
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j) values[j] = from[(s + j) * r.split_stride];
+      for (int j = 0; j < kAhead; ++j)
+        if (j < left) values[j] = from[(s + j) * r.split_stride];
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j) sum = __fadd_rn(sum, values[j]);
+      for (int j = 0; j < kAhead; ++j)
+        if (j < left) sum = __fadd_rn(sum, values[j]);
     }
-    for (; s < r.split; ++s) sum = __fadd_rn(sum, from[s * r.split_stride]);
     put(r.dw.data, r.dw.type, row * r.dw.row_stride + col * r.dw.col_stride, sum, r.add, false);
   }
 }
@@ -105,9 +109,12 @@ cudaError_t reduce(const Reduction &reduction, bool overlap, cudaStream_t stream
   Reduction argument = r;
   if (r.dw.rows == 1) argument.dw.row_stride = 0;
   void *pointers[] = {&argument};
-  const void *kernel = vectors ? reinterpret_cast<const void *>(reduce_dense<4>)
-                       : dense ? reinterpret_cast<const void *>(reduce_dense<1>)
-                               : reinterpret_cast<const void *>(reduce_elements);
+  const bool few = r.split <= kFew;
+  const void *kernel = vectors ? few ? reinterpret_cast<const void *>(reduce_dense<4, kFew>)
+                                     : reinterpret_cast<const void *>(reduce_dense<4, kMany>)
+                       : dense ? few ? reinterpret_cast<const void *>(reduce_dense<1, kFew>)
+                                     : reinterpret_cast<const void *>(reduce_dense<1, kMany>)
+                               : reinterpret_cast<const void *>(reduce_elements<kFew>);
   return launch(kernel, dim3(static_cast<unsigned>(blocks < (1 << 20) ? blocks : 1 << 20)), dim3(kThreads), 0, stream,
                 pointers, 1, overlap);
 }

@@ -212,7 +212,7 @@ void choose_walk(ProductPlan *p, const Chip &chip) {
   }
   // As many rows as make a wave of blocks about square, where there are columns for that; as many blocks as make the
   // waves equally full: all work to the end, in step.
-  p->band = forced.band != 0 ? forced.band : p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles ? 16 : 4;
+  p->band = forced.band != 0 ? forced.band : p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles ? 8 : 4;
   p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, chip.multiprocessors)));
 }
 
