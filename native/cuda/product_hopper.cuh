@@ -13,7 +13,8 @@
 // other multiplies. Short contractions may keep their columns' operand: then a block walks down rows alone and loads
 // the panel of its columns once, only the rows' operand passes through the ring, and blocks that share rows take turns
 // at asking the L2 cache for those of the next tile. Slices of the contraction are the third dimension of the maps:
-// what lies behind a slice's end reads as 0, and the last slice has maps of its own.
+// what lies behind a slice's end reads as 0, and the last slice has maps of its own. Blocks form no clusters: operands
+// that come from memory for the first time arrived later by multicast than by loads of each block's own.
 //
 // The result leaves through small sub-tiles in shared memory, while the loads of the next tile run on: stored by TMA,
 // added by TMA (float32: one addition an element, so one bit pattern with one slice), or element by element where TMA

@@ -104,10 +104,10 @@ double modelled_cycles(const ProductPlan &p, int64_t split, int64_t contraction,
   const int64_t chunk = ceil_div(most(contraction, 1), split), rounds = ceil_div(p.tiles * split, multiprocessors);
   const int64_t k_tiles = ceil_div(chunk, p.tile_k);
   const Pace pace = pace_of(p, rounds, k_tiles, split > 1 || w.c.type == DType::f32);
-  const double computing =
-      static_cast<double>(rounds * k_tiles) * pace.k_tile + static_cast<double>(rounds - 1) * pace.between;
-  const double bytes = static_cast<double>((w.c.rows + w.c.cols) * contraction * size_of(w.a.type));
-  const double loading = bytes / kMemoryBytesPerCycle;
+  const double computing = static_cast<double>(rounds) * static_cast<double>(k_tiles) * pace.k_tile +
+                           static_cast<double>(rounds - 1) * pace.between;
+  const double lines = static_cast<double>(w.c.rows) + static_cast<double>(w.c.cols);
+  const double loading = lines * static_cast<double>(contraction) * size_of(w.a.type) / kMemoryBytesPerCycle;
   // The one hides most of the other.
   double cycles = pace.last + (computing > loading ? computing + 0.25 * loading : loading + 0.25 * computing);
   if (split > 1) {
@@ -320,13 +320,15 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
 Sentence explain(const ProductPlan &p, const Chip &chip) {
   Sentence s;
   snprintf(s.text, sizeof s.text,
-           "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s", p.reason,
+           "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s", p.reason,
            static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
            static_cast<long long>(p.chunk), chip.multiprocessors, p.waves,
            p.pack_a && p.pack_b ? "; both operands packed"
            : p.pack_a           ? "; one operand packed"
            : p.pack_b           ? "; one operand packed"
-                                : "");
+                                : "",
+           p.keeps_columns ? "; columns kept" : "", p.fetch_old ? "; old values fetched ahead" : "",
+           p.work.batch_invariant ? "; a row's bits are free of T" : "");
   return s;
 }
 

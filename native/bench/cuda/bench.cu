@@ -5,11 +5,14 @@
 //                   [--variants [--only a,b,...]] [--plans N]
 //
 // cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
-// the fastest of its first 32. Every arm runs over the same rotating sets of operands, larger together than the L2
-// cache; arms alternate; each launch stands between two events, and the median is told: bursts, at high clocks, with
-// what a launch costs in each figure. With --sustained a sample is a train of launches without a pause, kSampleSeconds
-// long, and its time is for one launch: clocks are what the board's power allows. Data: normal, random. The copy of
-// 1 GiB and the clock after each row tell what the machine gave at that time.
+// the fastest of its first 32. Arms alternate over rotating sets of operands. Each launch stands between two events
+// behind one of the same arm, a sweep of the L2 cache and a kernel that holds the stream while the host catches up; the
+// median is told: bursts of the device's time, at high clocks. With --sustained a sample is a train of launches without
+// a pause, kSampleSeconds long, and its time is for one launch: clocks are what the board's power allows. Data: normal,
+// random. The copy of 1 GiB and the clock after each row tell what the machine gave at that time.
+//
+// --variants times what the plan of a product of 16-bit operands could have chosen, beside what it chose;
+// --plans tells of N random products how much longer the planned choice takes than the fastest forced one.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>

@@ -57,6 +57,10 @@ void check_consistent(const Product &p, int32_t function, const gpu::Chip &chip)
   CHECK(plan.blocks >= 1, "%s", gpu::explain(plan, chip).text);
   CHECK(p.split == 0 || plan.split == p.split, "%s", gpu::explain(plan, chip).text);
   CHECK((plan.combine == gpu::kDirect) == (plan.split == 1), "%s", gpu::explain(plan, chip).text);
+  if (plan.keeps_columns)
+    CHECK(plan.kernel == gpu::kHopper && plan.tile_n == 128 && plan.split == 1 && contraction <= 512 &&
+              plan.blocks % plan.tiles_n == 0 && plan.band == 1,
+          "a block changes its columns: %s", gpu::explain(plan, chip).text);
   if (plan.kernel == gpu::kHopper)
     CHECK(plan.blocks <= chip.multiprocessors, "%d blocks: %s", plan.blocks, gpu::explain(plan, chip).text);
   // Parts of the workspace, in order, do not overlap.
@@ -123,6 +127,28 @@ void test_split() {
   CHECK(split(65536, 256, 256) >= 16, "tiny");
   CHECK(split(100, 256, 256) == 1, "short");
   CHECK(split(0, 256, 256) == 1, "empty");
+}
+
+// The choices that measurements led to, and that forced ones win.
+void test_choices() {
+  const auto plan = [](int32_t function, int64_t t, int64_t k, int64_t n, bool add) {
+    Product p = product(function, DType::bf16, t, k, n, function == DXDW_DW ? 0 : 1);
+    p.add = add;
+    return gpu::plan_product(p, function, kH200);
+  };
+  CHECK(plan(DXDW_DX, 16384, 4096, 64, false).tile_n == 256, "one k-tile, a large result: wide tiles store best");
+  CHECK(plan(DXDW_Y, 16384, 4096, 64, false).tile_n == 64, "64 columns");
+  CHECK(plan(DXDW_DW, 65536, 256, 256, true).tile_n == 64, "narrow tiles leave the fewest partial sums");
+  CHECK(plan(DXDW_DW, 8192, 4096, 14336, true).tile_n == 256, "large");
+  const gpu::ProductPlan adds = plan(DXDW_DW, 512, 4096, 4096, true), assigns = plan(DXDW_DW, 512, 4096, 4096, false);
+  CHECK(adds.keeps_columns && adds.fetch_old, "a short contraction that adds: %s", gpu::explain(adds, kH200).text);
+  CHECK(!assigns.keeps_columns && !assigns.fetch_old, "nothing to add to: %s", gpu::explain(assigns, kH200).text);
+  CHECK(!plan(DXDW_DW, 8192, 4096, 4096, true).fetch_old, "a long contraction");
+  for (int32_t width : {64, 128, 256}) {
+    gpu::forced.tile_n = width;
+    CHECK(plan(DXDW_DW, 8192, 4096, 4096, true).tile_n == width, "forced to %d columns", width);
+  }
+  gpu::forced = {};
 }
 
 // float32 and exact precision never reach the tensor cores.
@@ -239,6 +265,7 @@ int main() {
   test_tiles();
   test_huge();
   test_split();
+  test_choices();
   test_same_kernel();
   test_consistency();
   printf("all passed\n");
