@@ -54,108 +54,80 @@ void copy_task(void *context, int64_t index, int32_t) {
 const char *simd_level() { return kernels().name; }
 
 Plan plan(const Call &call) {
-  switch (call.function) {
-    case DXDW_DW_REDUCE: return plan_reduction(call.reduction);
-    case DXDW_WEIGHTED_SUM_FWD: return plan_forward(call.forward);
-    case DXDW_WEIGHTED_SUM_BWD:
-    case DXDW_SUM_ROWS: return plan_backward(call.backward);
-    case DXDW_DW_BIAS: return plan_product_bias(call.product_bias);
-    case DXDW_ADD_FWD:
-    case DXDW_RELU_FWD:
-    case DXDW_RELU_BWD:
-    case DXDW_GELU_FWD:
-    case DXDW_GELU_BWD: return plan_elementwise(call.elementwise);
-    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
-    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
-    case DXDW_SQUARED_ERROR_FWD:
-    case DXDW_SQUARED_ERROR_BWD: return plan_row_loss(call.row_loss);
-    case DXDW_SQUARED_NORM: return plan_squared_norm(call.squared_norm);
-    case DXDW_CLIP_FACTOR: return {1, 1, 0, 1, 0};
-    case DXDW_SGD:
-    case DXDW_ADAMW: return plan_step(call.step);
-    default: return plan_product(call.product);
+  switch (call.family) {
+    case Family::reduction: return plan_reduction(call.reduction);
+    case Family::forward: return plan_forward(call.forward);
+    case Family::backward: return plan_backward(call.backward);
+    case Family::product_bias: return plan_product_bias(call.product_bias);
+    case Family::elementwise: return plan_elementwise(call.elementwise);
+    case Family::row_loss: return plan_row_loss(call.row_loss);
+    case Family::squared_norm: return plan_squared_norm(call.squared_norm);
+    case Family::clip_factor: return {1, 1, 0, 1, 0};
+    case Family::step: return plan_step(call.step);
+    case Family::product: break;
   }
+  return plan_product(call.product);
 }
 
 void explain(const Call &call, const Plan &plan, dxdw_plan *out) {
   snprintf(out->level, sizeof out->level, "%s", simd_level());
-  switch (call.function) {
-    case DXDW_DW_REDUCE:
+  switch (call.family) {
+    case Family::reduction:
       snprintf(out->kernel, sizeof out->kernel, "ordered reduction");
       snprintf(out->why, sizeof out->why, "%lld partials added in order", (long long)call.reduction.split);
       break;
-    case DXDW_WEIGHTED_SUM_FWD:
+    case Family::forward:
       snprintf(out->kernel, sizeof out->kernel, "row dot products");
       snprintf(out->why, sizeof out->why, "%lld rows of %lld features", (long long)call.forward.rows.count,
                (long long)call.forward.features);
       break;
-    case DXDW_WEIGHTED_SUM_BWD:
-      snprintf(out->kernel, sizeof out->kernel, "row scale, column sums");
+    case Family::backward:
+      snprintf(out->kernel, sizeof out->kernel,
+               call.function == DXDW_SUM_ROWS ? "column sums" : "row scale, column sums");
       snprintf(out->why, sizeof out->why, "%lld rows of %lld features in %lld blocks, added in order",
                (long long)call.backward.rows.count, (long long)call.backward.features, (long long)plan.tiles);
       break;
-    case DXDW_SUM_ROWS:
-      snprintf(out->kernel, sizeof out->kernel, "column sums");
-      snprintf(out->why, sizeof out->why, "%lld rows of %lld features in %lld blocks, added in order",
-               (long long)call.backward.rows.count, (long long)call.backward.features, (long long)plan.tiles);
-      break;
-    case DXDW_DW_BIAS: explain_product_bias(call.product_bias, plan, out); break;
-    case DXDW_ADD_FWD:
-    case DXDW_RELU_FWD:
-    case DXDW_RELU_BWD:
-    case DXDW_GELU_FWD:
-    case DXDW_GELU_BWD:
+    case Family::product_bias: explain_product_bias(call.product_bias, plan, out); break;
+    case Family::elementwise:
       snprintf(out->kernel, sizeof out->kernel, "elementwise");
       snprintf(out->why, sizeof out->why, "%lld elements", (long long)call.elementwise.grid.count);
       break;
-    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
-    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
-    case DXDW_SQUARED_ERROR_FWD:
-    case DXDW_SQUARED_ERROR_BWD:
+    case Family::row_loss:
       snprintf(out->kernel, sizeof out->kernel, "row losses");
       snprintf(out->why, sizeof out->why, "%lld rows of %lld features", (long long)call.row_loss.rows.count,
                (long long)call.row_loss.features);
       break;
-    case DXDW_SQUARED_NORM:
+    case Family::squared_norm:
       snprintf(out->kernel, sizeof out->kernel, "ordered sum of squares");
       snprintf(out->why, sizeof out->why, "%lld elements in %lld blocks, added in order",
                (long long)call.squared_norm.grid.count, (long long)plan.tiles);
       break;
-    case DXDW_CLIP_FACTOR:
+    case Family::clip_factor:
       snprintf(out->kernel, sizeof out->kernel, "clip factor");
       snprintf(out->why, sizeof out->why, "one number");
       break;
-    case DXDW_SGD:
-    case DXDW_ADAMW:
+    case Family::step:
       snprintf(out->kernel, sizeof out->kernel, "optimizer step");
       snprintf(out->why, sizeof out->why, "%lld elements in one pass", (long long)call.step.grid.count);
       break;
-    default: explain_product(call.product, plan, out); break;
+    case Family::product: explain_product(call.product, plan, out); break;
   }
 }
 
 Status run(const Call &call, const Plan &plan) {
-  switch (call.function) {
-    case DXDW_DW_REDUCE: run_reduction(call.reduction, plan.threads); return DXDW_OK;
-    case DXDW_WEIGHTED_SUM_FWD: return run_forward(call.forward, plan);
-    case DXDW_WEIGHTED_SUM_BWD:
-    case DXDW_SUM_ROWS: return run_backward(call.backward, plan, call.context);
-    case DXDW_DW_BIAS: return run_product_bias(call.product_bias, plan, call.context);
-    case DXDW_ADD_FWD:
-    case DXDW_RELU_FWD:
-    case DXDW_RELU_BWD:
-    case DXDW_GELU_FWD:
-    case DXDW_GELU_BWD: return run_elementwise(call.elementwise, call.function, plan);
-    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
-    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
-    case DXDW_SQUARED_ERROR_FWD:
-    case DXDW_SQUARED_ERROR_BWD: return run_row_loss(call.row_loss, call.function, plan);
-    case DXDW_SQUARED_NORM: return run_squared_norm(call.squared_norm, plan);
-    case DXDW_CLIP_FACTOR: return run_clip_factor(call.clip_factor);
-    case DXDW_SGD:
-    case DXDW_ADAMW: return run_step(call.step, call.function, plan);
-    default: return run_product(call.product, plan, call.context);
+  switch (call.family) {
+    case Family::reduction: run_reduction(call.reduction, plan.threads); return DXDW_OK;
+    case Family::forward: return run_forward(call.forward, plan);
+    case Family::backward: return run_backward(call.backward, plan, call.context);
+    case Family::product_bias: return run_product_bias(call.product_bias, plan, call.context);
+    case Family::elementwise: return run_elementwise(call.elementwise, call.function, plan);
+    case Family::row_loss: return run_row_loss(call.row_loss, call.function, plan);
+    case Family::squared_norm: return run_squared_norm(call.squared_norm, plan);
+    case Family::clip_factor: return run_clip_factor(call.clip_factor);
+    case Family::step: return run_step(call.step, call.function, plan);
+    case Family::product: break;
   }
+  return run_product(call.product, plan, call.context);
 }
 
 Status copy(const Copy &c) {

@@ -20,10 +20,8 @@ Detail::Text Detail::text() const {
   }
   const auto type = [](DType t) { return t == DType::f32 ? "float32" : t == DType::f16 ? "float16" : "bfloat16"; };
   const auto number = [](int64_t value) { return static_cast<long long>(value); };
-  switch (call_->function) {
-    case DXDW_Y:
-    case DXDW_DX:
-    case DXDW_DW: {
+  switch (call_->family) {
+    case Family::product: {
       const Product &p = call_->product;
       snprintf(out.text, sizeof out.text, "%s of %s [%lld, %lld] times [%lld, %lld]",
                call_->function == DXDW_Y    ? "Y"
@@ -32,50 +30,39 @@ Detail::Text Detail::text() const {
                type(p.a.type), number(p.a.rows), number(p.a.cols), number(p.b.rows), number(p.b.cols));
       break;
     }
-    case DXDW_DW_REDUCE:
+    case Family::reduction:
       snprintf(out.text, sizeof out.text, "dw_reduce of partials [%lld, %lld, %lld]", number(call_->reduction.split),
                number(call_->reduction.dw.rows), number(call_->reduction.dw.cols));
       break;
-    case DXDW_WEIGHTED_SUM_FWD:
+    case Family::forward:
       snprintf(out.text, sizeof out.text, "weighted sum of %s, %lld rows of %lld", type(call_->forward.x.type),
                number(call_->forward.rows.count), number(call_->forward.features));
       break;
-    case DXDW_DW_BIAS: {
+    case Family::product_bias: {
       const Product &p = call_->product_bias.product;
       snprintf(out.text, sizeof out.text, "dW and db of %s [%lld, %lld] times [%lld, %lld]", type(p.a.type),
                number(p.a.rows), number(p.a.cols), number(p.b.rows), number(p.b.cols));
       break;
     }
-    case DXDW_SUM_ROWS:
-      snprintf(out.text, sizeof out.text, "sum of %lld rows of %lld", number(call_->backward.rows.count),
-               number(call_->backward.features));
-      break;
-    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
-    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
-    case DXDW_SQUARED_ERROR_FWD:
-    case DXDW_SQUARED_ERROR_BWD:
+    case Family::row_loss:
       snprintf(out.text, sizeof out.text, "losses of %lld rows of %lld", number(call_->row_loss.rows.count),
                number(call_->row_loss.features));
       break;
-    case DXDW_SQUARED_NORM:
+    case Family::squared_norm:
       snprintf(out.text, sizeof out.text, "norm of %lld elements", number(call_->squared_norm.grid.count));
       break;
-    case DXDW_CLIP_FACTOR: snprintf(out.text, sizeof out.text, "clip factor"); break;
-    case DXDW_SGD:
-    case DXDW_ADAMW:
+    case Family::clip_factor: snprintf(out.text, sizeof out.text, "clip factor"); break;
+    case Family::step:
       snprintf(out.text, sizeof out.text, "optimizer step of %lld elements", number(call_->step.grid.count));
       break;
-    case DXDW_ADD_FWD:
-    case DXDW_RELU_FWD:
-    case DXDW_RELU_BWD:
-    case DXDW_GELU_FWD:
-    case DXDW_GELU_BWD:
+    case Family::elementwise:
       snprintf(out.text, sizeof out.text, "elementwise function %d of %lld elements", call_->function,
                number(call_->elementwise.grid.count));
       break;
-    default:
-      snprintf(out.text, sizeof out.text, "weighted sum backward of %s, %lld rows of %lld",
-               type(call_->backward.x.type), number(call_->backward.rows.count), number(call_->backward.features));
+    case Family::backward:
+      snprintf(out.text, sizeof out.text, "%s of %s, %lld rows of %lld",
+               call_->function == DXDW_SUM_ROWS ? "sum of rows" : "weighted sum backward", type(call_->backward.x.type),
+               number(call_->backward.rows.count), number(call_->backward.features));
       break;
   }
   return out;
@@ -89,8 +76,6 @@ Status chip_of(int32_t device_id, gpu::Chip *chip) {
   *chip = {session.facts().capability, session.facts().multiprocessors};
   return DXDW_OK;
 }
-
-bool is_product(const Call &call) { return call.function <= DXDW_DW; }
 
 cudaError_t pack_operand(const char *data, const gpu::Walk &walk, int64_t lines, int64_t contraction, int64_t chunk,
                          int64_t split, int64_t line_stride, int64_t contraction_stride, char *to, int64_t pitch,
@@ -177,37 +162,30 @@ Status run_sums(const WeightedSumBackward &sums, const gpu::Chip &chip, const Qu
 
 Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char *workspace, Detail detail) {
   const int32_t id = queue.device_id;
-  switch (call.function) {
-    case DXDW_Y:
-    case DXDW_DX:
-    case DXDW_DW: return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
-    case DXDW_DW_REDUCE: return check(reduce(call.reduction, false, queue.handle), id, "launch of reduce", detail);
-    case DXDW_WEIGHTED_SUM_FWD:
-      return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
-    case DXDW_WEIGHTED_SUM_BWD:
-    case DXDW_SUM_ROWS: return run_sums(call.backward, chip, queue, workspace, detail);
-    case DXDW_DW_BIAS: {
+  switch (call.family) {
+    case Family::product:
+      return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
+    case Family::reduction: return check(reduce(call.reduction, false, queue.handle), id, "launch of reduce", detail);
+    case Family::forward: return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
+    case Family::backward: return run_sums(call.backward, chip, queue, workspace, detail);
+    case Family::product_bias: {
       const ProductBias &p = call.product_bias;
       if (!p.sums_idle) DXDW_TRY(run_sums(p.sums, chip, queue, workspace, detail));
       if (p.product_idle) return DXDW_OK;
       return run_product(gpu::plan_product(p.product, DXDW_DW, chip), queue, workspace + sums_workspace(p), detail);
     }
-    case DXDW_SOFTMAX_CROSS_ENTROPY_FWD:
-    case DXDW_SOFTMAX_CROSS_ENTROPY_BWD:
-    case DXDW_SQUARED_ERROR_FWD:
-    case DXDW_SQUARED_ERROR_BWD:
+    case Family::row_loss:
       return check(row_loss(call.row_loss, call.function, queue.handle), id, "launch of row_loss", detail);
-    case DXDW_SQUARED_NORM:
+    case Family::squared_norm:
       return check(squared_norm(call.squared_norm, reinterpret_cast<float *>(workspace), queue.handle), id,
                    "launch of squared_norm", detail);
-    case DXDW_CLIP_FACTOR:
+    case Family::clip_factor:
       return check(clip_factor(call.clip_factor, queue.handle), id, "launch of clip_factor", detail);
-    case DXDW_SGD:
-    case DXDW_ADAMW:
+    case Family::step:
       return check(optimizer_step(call.step, call.function, queue.handle), id, "launch of optimizer_step", detail);
-    default:
-      return check(elementwise(call.elementwise, call.function, queue.handle), id, "launch of elementwise", detail);
+    case Family::elementwise: break;
   }
+  return check(elementwise(call.elementwise, call.function, queue.handle), id, "launch of elementwise", detail);
 }
 
 }  // namespace
@@ -222,22 +200,32 @@ Status plan(const Call &call, Plan *out) {
   gpu::Chip chip;
   DXDW_TRY(chip_of(call.context.device_id, &chip));
   *out = {1, 0, 0, 0, 0};
-  if (is_product(call)) {
-    const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
-    *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
-  } else if (call.function == DXDW_DW_BIAS) {
-    const ProductBias &p = call.product_bias;
-    if (!p.product_idle) {
-      const gpu::ProductPlan product = gpu::plan_product(p.product, DXDW_DW, chip);
-      *out = {product.split, product.blocks, product.kernel, product.tiles, product.workspace_bytes};
+  switch (call.family) {
+    case Family::product: {
+      const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
+      *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
+      break;
     }
-    out->workspace_bytes += sums_workspace(p);
-  } else if (call.function == DXDW_SQUARED_NORM) {
-    const int64_t blocks = norm_blocks_of(call.squared_norm.grid.count);
-    *out = {1, static_cast<int32_t>(blocks), 0, blocks, static_cast<uint64_t>(blocks) * 4};
-  } else if (call.function == DXDW_WEIGHTED_SUM_BWD || call.function == DXDW_SUM_ROWS) {
-    const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
-    *out = {1, static_cast<int32_t>(blocks.blocks), 0, blocks.blocks, gpu::backward_workspace(call.backward)};
+    case Family::product_bias: {
+      const ProductBias &both = call.product_bias;
+      if (!both.product_idle) {
+        const gpu::ProductPlan p = gpu::plan_product(both.product, DXDW_DW, chip);
+        *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
+      }
+      out->workspace_bytes += sums_workspace(both);
+      break;
+    }
+    case Family::backward: {
+      const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
+      *out = {1, static_cast<int32_t>(blocks.blocks), 0, blocks.blocks, gpu::backward_workspace(call.backward)};
+      break;
+    }
+    case Family::squared_norm: {
+      const int64_t blocks = norm_blocks_of(call.squared_norm.grid.count);
+      *out = {1, static_cast<int32_t>(blocks), 0, blocks, static_cast<uint64_t>(blocks) * 4};
+      break;
+    }
+    default: break;
   }
   return DXDW_OK;
 }
@@ -246,36 +234,34 @@ void explain(const Call &call, const Plan &plan, dxdw_plan *out) {
   gpu::Chip chip;
   if (chip_of(call.context.device_id, &chip) != DXDW_OK) return;
   snprintf(out->level, sizeof out->level, "sm_%d", chip.capability);
-  if (is_product(call)) {
-    gpu::describe(gpu::plan_product(call.product, call.function, chip), chip, out);
-  } else if (call.function == DXDW_DW_REDUCE) {
-    snprintf(out->kernel, sizeof out->kernel, "reduce");
-    snprintf(out->why, sizeof out->why, "each element is summed by one thread, slice after slice");
-  } else if (call.function == DXDW_WEIGHTED_SUM_FWD) {
-    snprintf(out->kernel, sizeof out->kernel, "weighted_sum");
-    snprintf(out->why, sizeof out->why, "each row is summed in an order that the features alone set");
-  } else if (call.function == DXDW_DW_BIAS) {
-    if (!call.product_bias.product_idle)
-      gpu::describe(gpu::plan_product(call.product_bias.product, DXDW_DW, chip), chip, out);
-    out->workspace_bytes = plan.workspace_bytes;
-    snprintf(out->why, sizeof out->why, "the rows of dY are summed by a kernel of their own, then the product follows");
-  } else if (call.function == DXDW_SQUARED_NORM) {
-    snprintf(out->kernel, sizeof out->kernel, "squared_norm");
-    snprintf(out->why, sizeof out->why, "%lld blocks of elements, added in order", static_cast<long long>(plan.tiles));
-  } else if (call.function > DXDW_DW_BIAS) {
-    snprintf(out->kernel, sizeof out->kernel, "%s",
-             call.function >= DXDW_SGD           ? "optimizer_step"
-             : call.function == DXDW_CLIP_FACTOR ? "clip_factor"
-                                                 : "row_loss");
-    snprintf(out->why, sizeof out->why, "one pass, any number of thread blocks");
-  } else if (call.function > DXDW_COPY && call.function < DXDW_SUM_ROWS) {
-    snprintf(out->kernel, sizeof out->kernel, "elementwise");
-    snprintf(out->why, sizeof out->why, "%lld elements", static_cast<long long>(call.elementwise.grid.count));
-  } else {
-    const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
-    snprintf(out->kernel, sizeof out->kernel, "weighted_sum_backward");
-    snprintf(out->why, sizeof out->why, "%lld blocks of %lld rows, summed in order and added in order",
-             static_cast<long long>(blocks.blocks), static_cast<long long>(blocks.rows_per_block));
+  const auto say = [out](const char *kernel, const char *why) {
+    snprintf(out->kernel, sizeof out->kernel, "%s", kernel);
+    snprintf(out->why, sizeof out->why, "%s", why);
+  };
+  switch (call.family) {
+    case Family::product: gpu::describe(gpu::plan_product(call.product, call.function, chip), chip, out); break;
+    case Family::reduction: say("reduce", "each element is summed by one thread, slice after slice"); break;
+    case Family::forward: say("weighted_sum", "each row is summed in an order that the features alone set"); break;
+    case Family::backward: {
+      const gpu::RowBlocks blocks = gpu::plan_rows(call.backward.rows.count, call.backward.features);
+      snprintf(out->kernel, sizeof out->kernel, "weighted_sum_backward");
+      snprintf(out->why, sizeof out->why, "%lld blocks of %lld rows, summed in order and added in order",
+               static_cast<long long>(blocks.blocks), static_cast<long long>(blocks.rows_per_block));
+      break;
+    }
+    case Family::product_bias:
+      say("weighted_sum_backward", "");
+      if (!call.product_bias.product_idle)
+        gpu::describe(gpu::plan_product(call.product_bias.product, DXDW_DW, chip), chip, out);
+      out->workspace_bytes = plan.workspace_bytes;
+      snprintf(out->why, sizeof out->why,
+               "the rows of dY are summed by kernels of their own, then the product follows");
+      break;
+    case Family::squared_norm: say("squared_norm", "blocks of elements, added in order"); break;
+    case Family::elementwise: say("elementwise", "one pass, any number of thread blocks"); break;
+    case Family::row_loss: say("row_loss", "each row is held or walked by one group of threads"); break;
+    case Family::clip_factor: say("clip_factor", "one number"); break;
+    case Family::step: say("optimizer_step", "one pass, any number of thread blocks"); break;
   }
 }
 

@@ -213,6 +213,7 @@ bool plain_product(int32_t function, const dxdw_tensor *const *tensors, int32_t 
   p.split = function == DXDW_DW ? split : 1;
   p.deterministic = function != DXDW_DW || deterministic == 1;
   call->function = function;
+  call->family = Family::product;
   call->empty = false;
   call->context = {DXDW_CPU, 0, nullptr, nullptr, 0};
   return true;
@@ -227,36 +228,37 @@ constexpr OperandRule out(const char *name) { return {name, true, false, false};
 constexpr OperandRule maybe_out(const char *name) { return {name, true, true, false}; }
 
 struct Function {
-  Check check;  // NULL: none of dxdw_call's launches
-  int count;
+  Family family;
+  Check check;
+  int count;  // of operands; 0: none of dxdw_call's launches
   OperandRule operands[kMostOperands];
   bool in_place = false;
 };
 
 // By dxdw_function.
 constexpr Function kFunctions[] = {
-    {check_product, 3, {in("x"), in("w"), out("y")}},
-    {check_product, 3, {in("dy"), in("w"), out("dx")}},
-    {check_product, 3, {in("x"), in("dy"), out("dw")}},
-    {check_reduction, 2, {in("partials"), out("dw")}},
-    {check_forward, 3, {in("x"), in("w"), out("y")}},
-    {check_backward, 5, {in("x"), in("w"), in("g"), maybe_out("gx"), maybe_out("gw")}},
-    {nullptr, 0, {}},  // DXDW_COPY
-    {check_elementwise, 3, {in("a"), in("b"), out("y")}, true},
-    {check_elementwise, 2, {in("x"), out("y")}, true},
-    {check_elementwise, 3, {in("x"), in("g"), out("gx")}, true},
-    {check_elementwise, 2, {in("x"), out("y")}, true},
-    {check_elementwise, 3, {in("x"), in("g"), out("gx")}, true},
-    {check_sum_rows, 2, {in("g"), out("gb")}},
-    {check_product_bias, 4, {in("x"), in("dy"), out("dw"), out("db")}},
-    {check_row_loss, 3, {in("logits"), labels("labels"), out("loss")}},
-    {check_row_loss, 4, {in("logits"), labels("labels"), in("g"), out("gx")}},
-    {check_row_loss, 3, {in("x"), in("target"), out("loss")}},
-    {check_row_loss, 4, {in("x"), in("target"), in("g"), out("gx")}},
-    {check_squared_norm, 2, {in("x"), out("norm")}},
-    {check_clip_factor, 2, {in("norm"), out("scale")}, true},
-    {check_sgd, 5, {out("p"), in("g"), maybe_out("velocity"), maybe_out("copy"), maybe_in("scale")}},
-    {check_adamw, 6, {out("p"), in("g"), out("m"), out("v"), maybe_out("copy"), maybe_in("scale")}},
+    {Family::product, check_product, 3, {in("x"), in("w"), out("y")}},
+    {Family::product, check_product, 3, {in("dy"), in("w"), out("dx")}},
+    {Family::product, check_product, 3, {in("x"), in("dy"), out("dw")}},
+    {Family::reduction, check_reduction, 2, {in("partials"), out("dw")}},
+    {Family::forward, check_forward, 3, {in("x"), in("w"), out("y")}},
+    {Family::backward, check_backward, 5, {in("x"), in("w"), in("g"), maybe_out("gx"), maybe_out("gw")}},
+    {Family::product, nullptr, 0, {}},  // DXDW_COPY
+    {Family::elementwise, check_elementwise, 3, {in("a"), in("b"), out("y")}, true},
+    {Family::elementwise, check_elementwise, 2, {in("x"), out("y")}, true},
+    {Family::elementwise, check_elementwise, 3, {in("x"), in("g"), out("gx")}, true},
+    {Family::elementwise, check_elementwise, 2, {in("x"), out("y")}, true},
+    {Family::elementwise, check_elementwise, 3, {in("x"), in("g"), out("gx")}, true},
+    {Family::backward, check_sum_rows, 2, {in("g"), out("gb")}},
+    {Family::product_bias, check_product_bias, 4, {in("x"), in("dy"), out("dw"), out("db")}},
+    {Family::row_loss, check_row_loss, 3, {in("logits"), labels("labels"), out("loss")}},
+    {Family::row_loss, check_row_loss, 4, {in("logits"), labels("labels"), in("g"), out("gx")}},
+    {Family::row_loss, check_row_loss, 3, {in("x"), in("target"), out("loss")}},
+    {Family::row_loss, check_row_loss, 4, {in("x"), in("target"), in("g"), out("gx")}},
+    {Family::squared_norm, check_squared_norm, 2, {in("x"), out("norm")}},
+    {Family::clip_factor, check_clip_factor, 2, {in("norm"), out("scale")}, true},
+    {Family::step, check_sgd, 5, {out("p"), in("g"), maybe_out("velocity"), maybe_out("copy"), maybe_in("scale")}},
+    {Family::step, check_adamw, 6, {out("p"), in("g"), out("m"), out("v"), maybe_out("copy"), maybe_in("scale")}},
 };
 
 constexpr int32_t kFunctionCount = sizeof kFunctions / sizeof kFunctions[0];
@@ -296,6 +298,7 @@ Status check_call(int32_t function, const dxdw_tensor *const *tensors, int32_t s
   Operand operands[kMostOperands];
   DXDW_TRY(check_operands(asked, tensors, operands));
   call->function = function;
+  call->family = asked.family;
   DXDW_TRY(asked.check({function, split, deterministic, options}, operands, call));
   return check_placement(operands, asked.count, asked.in_place);
 }

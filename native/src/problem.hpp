@@ -143,10 +143,25 @@ struct Context {
   uint64_t workspace_bytes;
 };
 
+// Functions that are planned and run alike: which member of a Call counts.
+enum class Family : uint8_t {
+  product,
+  reduction,
+  forward,
+  backward,
+  product_bias,
+  elementwise,
+  row_loss,
+  squared_norm,
+  clip_factor,
+  step
+};
+
 // One call of any function.
 struct Call {
-  int32_t function;  // dxdw_function: tells which of the following counts
-  bool empty;        // nothing to write at all
+  int32_t function;  // dxdw_function
+  Family family;
+  bool empty;  // nothing to write at all
   Context context;
   union {
     Product product;
