@@ -38,60 +38,82 @@ struct Shape {
 template <int R>
 struct Copier {
   static constexpr int kTile = 16 * R, kPitch = kTile + 4;
-  const float *at;  // this thread's first element of the step to come
-  int64_t hop;      // elements from one of its elements to the next
-  int64_t advance;  // elements from step to step
-  int to;           // float of that first element in the stage
-  int to_hop;
-  int k, k_hop;
+  // From one of a thread's copies to its next, in lines or k.
+  static constexpr int kVectorHop = kThreads / (kTile / 4);  // k, four lines at once
+  static constexpr int kInnerHop = kThreads / kStep;         // lines
+  static constexpr int kOuterHop = kThreads / kTile;         // k
+
+  const float *at;       // this thread's first element of the step to come
+  const float *any;      // an address that may be named where nothing is read
+  int64_t hop, advance;  // elements from copy to copy, from step to step
+  uint32_t to;           // bytes of the first copy in a stage
+  int k;
   int lines_inside;  // from its first line on, within the matrix
-  bool vectors;
-  const float *any;  // an address that may be named where nothing is read
+  bool k_inner, vectors;
+  bool lines_whole;  // no copy meets the matrix's edge
 
   __device__ void start(const StridedOperand &operand, int64_t first_line, int64_t first_k) {
     const int thread = threadIdx.x;
-    const int64_t lines_left = operand.lines - first_line;
-    vectors = operand.aligned && !operand.k_inner;
-    any = reinterpret_cast<const float *>(operand.data);
-    int line, line_hop;
+    k_inner = operand.k_inner;
+    vectors = operand.aligned && !k_inner;
+    int line;
     if (vectors) {
-      line = thread % (kTile / 4) * 4, line_hop = 0;
-      k = thread / (kTile / 4), k_hop = kThreads / (kTile / 4);
-    } else if (operand.k_inner) {
+      line = thread % (kTile / 4) * 4;
+      k = thread / (kTile / 4);
+    } else if (k_inner) {
       // Eight k of four lines a warp: whole sectors of memory, and each another bank of shared memory.
-      k = thread % 8 + thread / 32 % 2 * 8, k_hop = 0;
-      line = thread / 8 % 4 + thread / 64 * 4, line_hop = 16;
+      k = thread % 8 + thread / 32 % 2 * 8;
+      line = thread / 8 % 4 + thread / 64 * 4;
     } else {
-      line = thread % kTile, line_hop = 0;
-      k = thread / kTile, k_hop = kThreads / kTile;
+      line = thread % kTile;
+      k = thread / kTile;
     }
-    at = reinterpret_cast<const float *>(operand.data) + (first_line + line) * operand.line_stride +
-         (first_k + k) * operand.k_stride;
-    hop = line_hop * operand.line_stride + k_hop * operand.k_stride;
+    any = reinterpret_cast<const float *>(operand.data);
+    at = any + (first_line + line) * operand.line_stride + (first_k + k) * operand.k_stride;
+    hop = vectors   ? kVectorHop * operand.k_stride
+          : k_inner ? kInnerHop * operand.line_stride
+                    : kOuterHop * operand.k_stride;
     advance = kStep * operand.k_stride;
-    to = k * kPitch + line;
-    to_hop = k_hop * kPitch + line_hop;
-    lines_inside = static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, lines_left - line)));
+    to = (k * kPitch + line) * 4;
+    lines_inside = static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, operand.lines - first_line - line)));
+    lines_whole = lines_inside >= (vectors ? 4 : k_inner ? (R - 1) * kInnerHop + 1 : 1);
   }
 
   // Elements outside the matrix or the slice become 0.
-  __device__ void copy(int64_t k_left, uint32_t stage) {
-    const int k_inside = static_cast<int>(min(int64_t{kStep}, k_left));
+  __device__ __forceinline__ void copy(int64_t k_left, uint32_t stage) {
+    if (lines_whole && k_left >= kStep)
+      copy_some<true>(0, stage + to);
+    else
+      copy_some<false>(static_cast<int>(min(int64_t{kStep}, k_left)) - k, stage + to);
+    at += advance;
+  }
+
+ private:
+  template <bool kWhole>
+  __device__ __forceinline__ void copy_some(int k_inside, uint32_t first) const {
+    const float *from = at;
     if (vectors) {
-      const int bytes = min(4, lines_inside) * 4;
 #pragma unroll
       for (int i = 0; i < R / 4; ++i) {
-        const bool inside = k + i * k_hop < k_inside;
-        copy_async_16(stage + (to + i * to_hop) * 4, inside && bytes > 0 ? at + i * hop : any, inside ? bytes : 0);
+        const int bytes = kWhole ? 16 : i * kVectorHop < k_inside ? min(4, lines_inside) * 4 : 0;
+        copy_async_16(first + i * (kVectorHop * kPitch * 4), kWhole || bytes > 0 ? from : any, bytes);
+        from += hop;
+      }
+    } else if (k_inner) {
+#pragma unroll
+      for (int i = 0; i < R; ++i) {
+        const bool inside = kWhole || (i * kInnerHop < lines_inside && k_inside > 0);
+        copy_async_4(first + i * (kInnerHop * 4), inside ? from : any, inside);
+        from += hop;
       }
     } else {
 #pragma unroll
       for (int i = 0; i < R; ++i) {
-        const bool inside = (k_hop == 0 ? i * 16 : 0) < lines_inside && k + i * k_hop < k_inside;
-        copy_async_4(stage + (to + i * to_hop) * 4, inside ? at + i * hop : any, inside);
+        const bool inside = kWhole || (lines_inside > 0 && i * kOuterHop < k_inside);
+        copy_async_4(first + i * (kOuterHop * kPitch * 4), inside ? from : any, inside);
+        from += hop;
       }
     }
-    at += advance;
   }
 };
 
@@ -168,9 +190,13 @@ __global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel
         b[4 * g] = four.x, b[4 * g + 1] = four.y, b[4 * g + 2] = four.z, b[4 * g + 3] = four.w;
       }
 #pragma unroll
-      for (int i = 0; i < M; ++i)
+      for (int j = 0; j < N; ++j)
 #pragma unroll
-        for (int j = 0; j < N; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+        for (int turn = 0; turn < M; ++turn) {
+          // There and back: of the three registers that each reads, one is then mostly that of the one before.
+          const int i = j % 2 == 0 ? turn : M - 1 - turn;
+          sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+        }
     };
     const auto multiply_step = [&](int64_t step, const float *stage) {
       const int depth = static_cast<int>(min(static_cast<int64_t>(kStep), u.length - step * kStep));
