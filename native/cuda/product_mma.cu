@@ -105,6 +105,11 @@ struct Filler {
     lines_left = static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, o.lines - first_line - line)));
   }
 
+  // Not 0, and known only when all is that a fill starts from.
+  __device__ __forceinline__ int64_t ready() const {
+    return reinterpret_cast<int64_t>(at) | hop | advance | lines_left | line | k;
+  }
+
   __device__ __forceinline__ void fill(char *stage, int64_t step_left) {
     const int k_left = static_cast<int>(min(int64_t{kStep}, step_left)) - k;
     if (by_chunks) {
@@ -175,7 +180,7 @@ __global__ void __launch_bounds__(Shape<kTileOfC>::kThreads, 1) mma_kernel(const
     const auto is_inside = [&](int64_t row, int64_t col) { return row < p.a.lines && col < p.b.lines; };
 
     if (S::kSmall) {
-      ptx::wait_for_kernel_before();
+      ptx::wait_for_kernel_before(fill_a.ready() | fill_b.ready());
       ptx::let_next_kernel_start();
     }
     for (int step = 0; step < kStages - 1; ++step) load(step);

@@ -333,6 +333,11 @@ struct SmallCarrier {
     lines_left = static_cast<int>(min(int64_t{kSmallTile}, o.lines - first_line));
   }
 
+  // Not 0, and known only when all is that a load starts from.
+  __device__ __forceinline__ int64_t ready() const {
+    return reinterpret_cast<int64_t>(at) | hop | advance | lines_left | line | k;
+  }
+
   __device__ void load(int k_left, float (&values)[kSmallEach]) {
 #pragma unroll
     for (int i = 0; i < kSmallEach; ++i) {
@@ -365,7 +370,7 @@ __global__ void __launch_bounds__(kSmallThreads) simt_small_kernel(const TiledAr
     elements[j] = u.slice * p.c.slice_stride + row * p.c.row_stride + col * p.c.col_stride;
     inside[j] = row < p.a.lines && col < p.b.lines;
   }
-  ptx::wait_for_kernel_before();
+  ptx::wait_for_kernel_before(carry_a.ready() | carry_b.ready() | elements[0] | elements[1]);
   ptx::let_next_kernel_start();
 
   float next_a[kSmallEach], next_b[kSmallEach], old[2], sum[2] = {};

@@ -140,6 +140,19 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 #endif
 }
 
+// The same, but not before `value`, which is not 0, has been computed: the branch is never taken, and keeps the assembler
+// from moving the wait in front of it.
+__device__ __forceinline__ void wait_for_kernel_before(int64_t value) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{.reg .pred never;\n"
+      "setp.eq.s64 never, %0, 0;\n"
+      "@never exit;\n"
+      "griddepcontrol.wait;}" ::"l"(value)
+      : "memory");
+#endif
+}
+
 // The kernel after it, where it was launched to overlap this one's end, may take its place on the multiprocessors once
 // every block has come here. What this block writes is seen by it only behind its own wait.
 __device__ __forceinline__ void let_next_kernel_start() {
