@@ -306,10 +306,12 @@ int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_
  *   Before the last rounding Phi(x) is off by at most 4 units in the last place of a float32, or by 2^-148, and
  *   x . phi(x) likewise. At -infinity DXDW_GELU_FWD, and at both infinities DXDW_GELU_BWD, give NaN, as 0 . Inf does.
  *
- * Sums and losses. D = features, C = classes; "..." are any leading dimensions:
+ * Sums and losses. D = features, C = classes; "..." are any leading dimensions. On the CPU, neither threads nor strides
+ * show in the bits; on a GPU, sums over rows and losses may be taken in another order where strides or alignment differ:
  *
  *   DXDW_SUM_ROWS  g [..., N] float, gb [N] float32
- *     gb[n] += sum over i of g[i,n]. Added by default. The order is that of gw of weighted_sum_bwd with g = 1.
+ *     gb[n] += sum over i of g[i,n]. Added by default. The order is that of gw of weighted_sum_bwd with g = 1
+ *     (on a GPU, with a w aligned to 16 bytes).
  *   DXDW_DW_BIAS  x [T,K], dy [T,N], dw [K,N], db [N] float32
  *     dw as by dw_launch with these options, to the bit, and db as by DXDW_SUM_ROWS of dy, to the bit (with
  *     deterministic = 0, split > 1 and an added float32 dw, its additions are atomic as there). Both added by default,
@@ -327,8 +329,7 @@ int32_t dxdw_plan_for_chip(int32_t function, const dxdw_tensor *operands, int32_
  *   DXDW_SQUARED_ERROR_BWD  x [..., D] float, target as x, g [...], gx [..., D]
  *     gx[i,d] = 2 . g[i] . (x[i,d] - target[i,d]). g: float32 or the type of x.
  *   DXDW_SQUARED_NORM  x float of any shape, norm float32 scalar
- *     norm += sum of x^2. Added by default. The order depends on the number of elements alone: neither threads nor
- *     strides show in the bits.
+ *     norm += sum of x^2. Added by default. The order depends on the number of elements alone, on a GPU too.
  *   DXDW_CLIP_FACTOR  norm, scale, both float32 scalars; scalars: maxNorm >= 0. In place.
  *     scale = min(1, maxNorm / sqrt(norm)); 1 for norm = 0; NaN for a norm that is NaN or negative. Always assigned.
  *
