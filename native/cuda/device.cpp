@@ -542,24 +542,17 @@ cudaError_t allow_shared(const void *kernel, int32_t bytes, std::atomic<uint64_t
 }
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void **arguments, int32_t cluster, bool overlap) {
+                   void **arguments, bool overlap) {
   if (fault_strikes(DXDW_FAULT_LAUNCH)) block = dim3(1 << 16);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attributes[2];
-  config.attrs = attributes;
-  if (cluster > 1) {
-    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
-  }
+  cudaLaunchAttribute attribute;
+  config.attrs = &attribute;
   if (overlap) {
-    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
+    config.numAttrs = 1;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }

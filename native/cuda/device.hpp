@@ -110,7 +110,7 @@ cudaError_t allow_shared(const void *kernel, int32_t bytes, std::atomic<uint64_t
 // `overlap`: the kernel may start while the one before it on the stream ends; it must wait for that one's results
 // itself.
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void **arguments, int32_t cluster = 1, bool overlap = false);
+                   void **arguments, bool overlap = false);
 
 // cuTensorMapEncodeTiled, found at run time; NULL where the driver has none.
 void *tensor_map_encoder();

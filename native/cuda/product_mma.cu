@@ -281,7 +281,7 @@ cudaError_t launch_tiles(const gpu::ProductPlan &p, TiledArguments *arguments, c
   if (error != cudaSuccess) return error;
   void *pointers[] = {arguments};
   return launch(kernel, S::kSmall ? grid_of_tiles(p) : dim3(static_cast<unsigned>(p.blocks)), dim3(S::kThreads),
-                S::kSharedBytes, stream, pointers, 1, S::kSmall && p.overlap);
+                S::kSharedBytes, stream, pointers, S::kSmall && p.overlap);
 }
 
 }  // namespace

@@ -460,7 +460,7 @@ cudaError_t product(const gpu::ProductPlan &p, char *workspace, const Target &ta
   if (error != cudaSuccess) return error;
   void *pointers[] = {&arguments};
   return launch(kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), Layout<F>::kSharedBytes, stream,
-                pointers, 1, true);
+                pointers, true);
 }
 
 }  // namespace parts

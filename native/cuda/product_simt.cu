@@ -434,7 +434,7 @@ cudaError_t launch_typed(const gpu::ProductPlan &p, TiledArguments *arguments, c
   if (p.tile_m == 64) return launch_tiles<T, 4, 4>(arguments, p.blocks, stream);
   void *pointers[] = {arguments};
   return launch(reinterpret_cast<const void *>(simt_small_kernel<T>), grid_of_tiles(p), dim3(kSmallThreads), 0, stream,
-                pointers, 1, p.overlap);
+                pointers, p.overlap);
 }
 
 }  // namespace

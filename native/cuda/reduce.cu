@@ -116,7 +116,7 @@ cudaError_t reduce(const Reduction &reduction, bool overlap, cudaStream_t stream
                                      : reinterpret_cast<const void *>(reduce_dense<1, kMany>)
                                : reinterpret_cast<const void *>(reduce_elements<kFew>);
   return launch(kernel, dim3(static_cast<unsigned>(blocks < (1 << 20) ? blocks : 1 << 20)), dim3(kThreads), 0, stream,
-                pointers, 1, overlap);
+                pointers, overlap);
 }
 
 }  // namespace cuda

@@ -369,7 +369,7 @@ cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials,
   error = allow_shared(finish, kFinishShared, &devices);
   if (error != cudaSuccess) return error;
   return launch(finish, grid(least((p.features + 31) / 32, kMostBlocks)), dim3(kFinishThreads), kFinishShared, stream,
-                pointers, 1, overlap);
+                pointers, overlap);
 }
 
 }  // namespace cuda
