@@ -1,10 +1,11 @@
 // The CPU kernels against OpenBLAS, oneDNN and the machine's own limits, contenders taking turns in one run.
 //
-//   dxdw_bench_cpu [--quick] [--filter TEXT] [--json FILE] [--repeats N]
+//   dxdw_bench_cpu [--quick] [--filter TEXT] [--threads N] [--json FILE] [--repeats N]
 //
 // A row shows the median and, in brackets, the 10th and 90th percentile of the time of one call, and the ratio of the
 // best peer's median to ours (above 1: we are faster), then the same of the shortest times. With one thread the time is
-// that of the processor, with more it is the wall's. --filter keeps rows whose name contains TEXT.
+// that of the processor, with more it is the wall's. --filter keeps rows whose name contains TEXT, --threads those with N
+// threads.
 // Variables that steer the peers (OPENBLAS_..., OMP_..., DNNL_...) are removed from the environment first: a core type
 // or a thread count set there for another purpose would make a slow peer.
 #include <math.h>
@@ -33,6 +34,7 @@ struct Settings {
   bool quick = false;
   std::string filter, json;
   int repeats = 11;
+  int threads = 0;  // 0: rows with any number
   double sample_seconds = 3e-3;
 } settings;
 
@@ -177,7 +179,9 @@ void write_json(const std::vector<std::string> &lines) {
   fclose(file);
 }
 
-bool wanted(const std::string &name) { return name.find(settings.filter) != std::string::npos; }
+bool wanted(const std::string &name, int threads) {
+  return name.find(settings.filter) != std::string::npos && (settings.threads == 0 || settings.threads == threads);
+}
 
 // ---- Operands ----
 
@@ -295,7 +299,7 @@ std::string name_of(const char *group, const Shape &s, const char *what, Type ty
 void product_row(int32_t function, const Shape &s, Type type, bool add, int threads) {
   const std::string what = std::string(kNames[function]) + (add ? " add" : "");
   const std::string name = name_of("product", s, what.c_str(), type);
-  if (!wanted(name)) return;
+  if (!wanted(name, threads)) return;
   int64_t sizes[3][2];
   sizes_of(function, s, sizes);
   const Type out = function == DXDW_DW ? Type::f32 : type;
@@ -316,7 +320,7 @@ void strided_row(int32_t function, const Shape &s, Type type, int variant, int t
   const char *const variants[] = {"transposed", "padded", "second columns", "column-major output"};
   const std::string what = std::string(kNames[function]) + " " + variants[variant];
   const std::string name = name_of("strided", s, what.c_str(), type);
-  if (!wanted(name)) return;
+  if (!wanted(name, threads)) return;
   int64_t sizes[3][2];
   sizes_of(function, s, sizes);
   const Type out = function == DXDW_DW ? Type::f32 : type;
@@ -348,7 +352,7 @@ void strided_row(int32_t function, const Shape &s, Type type, int variant, int t
 void option_rows(const Shape &s, int threads) {
   for (Type type : {Type::f32, Type::bf16}) {
     const std::string name = name_of("options", s, "dW deterministic : atomic, split 8", type);
-    if (!wanted(name)) continue;
+    if (!wanted(name, threads)) continue;
     Buffer x(s.t * s.k, type), dy(s.t * s.n, type), dw(s.k * s.n, Type::f32);
     View x_view(x.data(), type, {s.t, s.k}), dy_view(dy.data(), type, {s.t, s.n}),
         dw_view(dw.data(), Type::f32, {s.k, s.n});
@@ -371,7 +375,7 @@ void weighted_rows(const Sum &s, int threads) {
   char name[128];
   snprintf(name, sizeof name, "weighted sum %lld,%lld %s", static_cast<long long>(s.rows), static_cast<long long>(s.d),
            name_of(s.type));
-  if (!wanted(name)) return;
+  if (!wanted(name, threads)) return;
   Buffer x(s.rows * s.d, s.type), gx(s.rows * s.d, s.type), w(s.d, s.type), g(s.rows, s.type), y(s.rows, Type::f32),
       gw(s.d, Type::f32);
   View x_view(x.data(), s.type, {s.rows, s.d}), gx_view(gx.data(), s.type, {s.rows, s.d}),
@@ -410,7 +414,7 @@ void weighted_rows(const Sum &s, int threads) {
 }
 
 void roofline(int threads) {
-  if (!wanted("roofline")) return;
+  if (!wanted("roofline", threads)) return;
   report_rate("roofline fp32 multiply-add", threads, "GFLOP/s", fma_peak(threads) * 1e-9);
   const double dot = bf16_dot_peak(threads);
   if (dot > 0) report_rate("roofline bf16 dot", threads, "GFLOP/s", dot * 1e-9);
@@ -424,7 +428,7 @@ void roofline(int threads) {
 
 // Nanoseconds of a call that has next to nothing to compute.
 void overhead() {
-  if (!wanted("overhead")) return;
+  if (!wanted("overhead", 1)) return;
   check(dxdw_set_threads(0));
   for (int64_t size : {4, 16, 64}) {
     Buffer x(size * size, Type::f32), w(size * size, Type::f32), y(size * size, Type::f32);
@@ -487,7 +491,7 @@ void clean_environment(char **arguments) {
 }
 
 [[noreturn]] void usage() {
-  fprintf(stderr, "usage: dxdw_bench_cpu [--quick] [--filter TEXT] [--json FILE] [--repeats N]\n");
+  fprintf(stderr, "usage: dxdw_bench_cpu [--quick] [--filter TEXT] [--threads N] [--json FILE] [--repeats N]\n");
   exit(2);
 }
 
@@ -506,6 +510,8 @@ void read_arguments(int count, char **arguments) {
       settings.filter = value;
     else if (option == "--json")
       settings.json = value;
+    else if (option == "--threads" && atoi(value) > 0)
+      settings.threads = atoi(value);
     else if (option == "--repeats" && atoi(value) > 0)
       settings.repeats = atoi(value);
     else

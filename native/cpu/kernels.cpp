@@ -30,16 +30,17 @@ const Kernels DXDW_TABLE = {
     nullptr,
     nullptr,
 #endif
-    tile_of<Single, true>,
+    tile_of<Single, PanelRows, true>,
+    tile_of<Single, AnyRows, true>,
+    tile_of<Single, NearRows, false>,
+    tile_of<Single, AnyRows, false>,
 #if defined(DXDW_BF16_PAIRS)
-    tile_of<Pairs, true>,
+    tile_of<Pairs, PanelRows, true>,
+    tile_of<Pairs, AnyRows, true>,
+    tile_of<PairRows, NearRows, false>,
 #else
     nullptr,
-#endif
-    tile_of<Single, false>,
-#if defined(DXDW_BF16_PAIRS)
-    tile_of<Pairs, false>,
-#else
+    nullptr,
     nullptr,
 #endif
     convert,

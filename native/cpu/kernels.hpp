@@ -35,7 +35,7 @@ struct Tile {
   int32_t rows, cols;  // at most mr, nr
   // C goes past the caches, with stores that want whole aligned vectors. Follow it with fence().
   bool stream;
-  // Direct kernels only: memory to be asked for meanwhile, so many bytes further at each step of depth.
+  // Where B is in panels, memory to be asked for meanwhile, so many bytes further at each step of depth.
   const char *ahead;
   int64_t ahead_step;
 };
@@ -85,12 +85,16 @@ struct Kernels {
   void (*pack_a_pairs)(const Lines &lines, float *out);
   void (*pack_b_pairs)(const Lines &lines, float *out);
 
-  // Both operands packed: a_line = 1, a_depth = mr, b_depth = nr are taken for granted.
-  void (*tile)(const Tile &tile);
+  // Micro-kernels by where operands are. In panels: a_line = 1 and a_depth = mr, or b_depth = nr, are taken for granted.
+  // B in place: rows contiguous, and readable in the tile's own columns only.
+  void (*tile)(const Tile &tile);          // both in panels
+  void (*tile_any_a)(const Tile &tile);    // A anywhere, B in panels
+  void (*tile_near_ab)(const Tile &tile);  // A with a_line = 1, B in place
+  void (*tile_any_ab)(const Tile &tile);   // A anywhere, B in place
+  // The same for pairs; B in place is two rows of bfloat16 at each step.
   void (*tile_pairs)(const Tile &tile);
-  // A anywhere; B's rows contiguous, and readable in the tile's own columns only.
-  void (*tile_direct)(const Tile &tile);
-  void (*tile_pairs_direct)(const Tile &tile);
+  void (*tile_pairs_any_a)(const Tile &tile);
+  void (*tile_pairs_near_ab)(const Tile &tile);
 
   // rows x cols elements between any two types and strides, one rounding; the same type moves bits.
   void (*convert)(const char *source, DType from, int64_t source_row, int64_t source_col, char *destination, DType to,

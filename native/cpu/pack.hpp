@@ -11,37 +11,42 @@ namespace {
 using dxdw::DType;
 using dxdw::cpu::Lines;
 
-// So many wide panels are written side by side where lines stand side by side in memory: long runs are read, few
-// streams written.
-constexpr int kPanelsAtOnce = 4;
+// So many panels are written side by side where lines stand side by side in memory: long runs are read, and few streams
+// written, for panels are often a multiple of 4 KiB apart and so meet in one set of the first-level cache.
+constexpr int kNarrowAtOnce = 4, kWideAtOnce = 2;
 
 constexpr int least(int64_t a, int b) { return a < b ? static_cast<int>(a) : b; }
 
 // Lines side by side in memory: each step of depth is a run of `count` items of W-wide panels, `steps` steps in all.
-// load(step, line, n) gives the first n of kLanes lines.
-template <int W, typename Load>
+// load(step, line, n) gives the first n of kLanes lines. What a vector holds beyond the panel is overwritten by the next
+// step, so only the last step must keep within.
+template <int W, bool Last, typename Load>
 DXDW_INLINE void pack_run(int64_t k, int64_t line, int count, float *to, const Load &load) {
 #pragma GCC unroll 4
   for (int i = 0; i < W; i += kLanes) {
     const int wanted = least(W - i, kLanes), there = least(count - i, wanted);
     const Vec v = there <= 0 ? v_zero() : load(k, line + i, there);
-    wanted == kLanes ? v_store(to + i, v) : v_store_n(to + i, v, wanted);
+    wanted == kLanes || !Last ? v_store(to + i, v) : v_store_n(to + i, v, wanted);
   }
+}
+
+template <int W, bool Last, typename Load>
+DXDW_INLINE void pack_step(int64_t k, int64_t from, int64_t end, int64_t steps, float *out, const Load &load) {
+  int64_t line = from;
+  float *to = out + from * steps + k * W;
+  // Whole panels apart, so that the compiler knows their width.
+  for (; line + W <= end; line += W, to += W * steps) pack_run<W, Last>(k, line, W, to, load);
+  if (line < end) pack_run<W, Last>(k, line, static_cast<int>(end - line), to, load);
 }
 
 template <int W, typename Load>
 DXDW_INLINE void pack_runs(int64_t count, int64_t steps, float *out, const Load &load) {
-  constexpr int kAtOnce = W > kLanes ? kPanelsAtOnce : 1;
-  for (int64_t from = 0; from < count; from += kAtOnce * W)
-    for (int64_t k = 0; k < steps; ++k)
-      for (int64_t line = from; line < count && line < from + kAtOnce * W; line += W) {
-        float *const to = out + line * steps + k * W;
-        // Whole panels apart, so that the compiler knows their width.
-        if (count - line >= W)
-          pack_run<W>(k, line, W, to, load);
-        else
-          pack_run<W>(k, line, static_cast<int>(count - line), to, load);
-      }
+  constexpr int kAtOnce = W > kLanes ? kWideAtOnce : kNarrowAtOnce;
+  for (int64_t from = 0; from < count; from += kAtOnce * W) {
+    const int64_t end = count - from < kAtOnce * W ? count : from + kAtOnce * W;
+    for (int64_t k = 0; k + 1 < steps; ++k) pack_step<W, false>(k, from, end, steps, out, load);
+    if (steps > 0) pack_step<W, true>(steps - 1, from, end, steps, out, load);
+  }
 }
 
 // Depth contiguous in each line: squares of kLanes x kLanes are turned in registers.

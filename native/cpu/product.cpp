@@ -28,8 +28,8 @@ namespace cpu {
 namespace {
 
 constexpr int64_t kBlock = DXDW_CPU_BLOCK;
-// Rows of A that are packed at a time: with kBlock floats each they take a third of a 1 MiB second-level cache.
-constexpr int64_t kPackedRows = 168;
+// Rows of A that are packed at a time: with kBlock floats each they take a quarter of a 1 MiB second-level cache.
+constexpr int64_t kPackedRows = 112;
 // Columns of C that a scratch tile has.
 constexpr int64_t kScratchCols = 512;
 // Packed B of one step, and the panels below which a step does not shrink to meet that.
@@ -39,6 +39,8 @@ constexpr int64_t kStepPanels = 32;
 constexpr int64_t kWorkPerThread = 1 << 18;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
 constexpr int64_t kDirectUses = 8;
+// The same where both have the contraction outermost, as dW's operands do: so many micro-tiles down and across.
+constexpr int64_t kNearRowUses = 40, kNearColUses = 16;
 // C from this size on goes past the caches, when it is written once.
 constexpr int64_t kStreamBytes = 8 << 20;
 // Vectors in a row of a micro-tile, on every level.
@@ -105,9 +107,14 @@ bool should_turn(const Matrix &a, const Matrix &c) {
   return turned && !as_is;
 }
 
-// May the micro-kernel take A's elements, floats or pairs, from where they are?
-bool readable_in_place(const Blocks &s) {
-  if (s.pairs) return s.a.col_stride == 1 && s.a.row_stride % 2 == 0 && s.a.cols % 2 == 0;
+// May the micro-kernel take B's rows, of floats or of pairs, from where they are?
+bool b_readable_in_place(const Blocks &s) {
+  return (s.pairs ? s.b.rows % 2 == 0 : s.b.type == DType::f32) && (s.b.col_stride == 1 || s.b.cols == 1);
+}
+
+// May it take A's elements from there? Not pairs beside a B in place, for which there is no micro-kernel.
+bool a_readable_in_place(const Blocks &s) {
+  if (s.pairs) return !s.b_direct && s.a.col_stride == 1 && s.a.row_stride % 2 == 0 && s.a.cols % 2 == 0;
   return s.a.type == DType::f32;
 }
 
@@ -136,11 +143,13 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
              s.c.rows * s.c.cols * size_of(s.c.type) >= kStreamBytes &&
              reinterpret_cast<uint64_t>(s.c.data) % static_cast<uint64_t>(alignment) == 0 &&
              s.c.row_stride * size_of(s.c.type) % alignment == 0;
-  s.a_direct = s.col_panels <= kDirectUses && readable_in_place(s);
+  const int64_t rows_at_most = ceil_div(s.c.rows, k.mr);
+  const bool few = rows_at_most <= kNearRowUses && s.col_panels <= kNearColUses && s.a.row_stride == 1;
+  s.b_direct = b_readable_in_place(s) && (few || rows_at_most <= kDirectUses);
+  s.a_direct = a_readable_in_place(s) && ((few && s.b_direct) || s.col_panels <= kDirectUses);
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
   s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, k.mr)) : k.mr;
   s.row_panels = ceil_div(s.c.rows, s.tile_rows);
-  s.b_direct = s.b.type == DType::f32 && (s.b.col_stride == 1 || s.b.cols == 1) && s.row_panels <= kDirectUses;
 
   // Steps. A scratch tile must see the whole contraction within one step, so its columns give way; else the contraction
   // does.
@@ -269,6 +278,13 @@ void prefetch_tile(const Matrix &c, int64_t row, int64_t col, int64_t rows, int6
     for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(c.at(r, col) + at, 1, 3);
 }
 
+void (*micro_of(const Blocks &s))(const Tile &) {
+  const Kernels &k = kernels();
+  if (s.pairs) return s.b_direct ? k.tile_pairs_near_ab : s.a_direct ? k.tile_pairs_any_a : k.tile_pairs;
+  if (!s.b_direct) return s.a_direct ? k.tile_any_a : k.tile;
+  return !s.a_direct || s.a.row_stride == 1 ? k.tile_near_ab : k.tile_any_ab;
+}
+
 // All micro-tiles of a part over one block of the contraction.
 void compute_block(const Run &run, const Step &step, const Part &part, int64_t block, float *packed_a) {
   const Blocks &s = run.s;
@@ -277,9 +293,7 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   const int64_t first_row = part.row_from * s.tile_rows, first_col = (step.col + part.col_from) * k.nr;
   const int64_t rows = part.target.rows, cols = part.target.cols;
   const int64_t row_panels = part.row_to - part.row_from, col_panels = part.col_to - part.col_from;
-  const bool direct = s.a_direct || s.b_direct;
-  void (*const micro)(const Tile &) =
-      s.pairs ? (direct ? k.tile_pairs_direct : k.tile_pairs) : (direct ? k.tile_direct : k.tile);
+  void (*const micro)(const Tile &) = micro_of(s);
   if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
   Tile tile;
   tile.depth = s.units(depth);
@@ -300,10 +314,8 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   // Operands in place that follow one another without gaps are asked for early: the next tile's rows of A, or, tile by
   // tile, the next block of B.
   const int64_t tiles = row_panels * col_panels, steps = std::max<int64_t>(1, tile.depth);
-  const int64_t row_bytes = s.a.row_stride * size_of(s.a.type),
-                block_bytes = kBlock * s.b.row_stride * size_of(s.b.type);
+  const int64_t row_bytes = s.a.row_stride * size_of(s.a.type);
   const bool next_rows = s.a_direct && rows_outside && s.a.col_stride == 1 && s.a.row_stride == depth;
-  const bool next_block = s.b_direct && s.b.row_stride == s.b.cols && block + 1 < step.blocks;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t r = rows_outside ? i / col_panels : i % row_panels;
     const int64_t q = rows_outside ? i % col_panels : i / row_panels;
@@ -315,12 +327,18 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
                         : packed_panel(run, step, part.col_from + q, block);
     tile.ahead = reinterpret_cast<const char *>(tile.a);
     tile.ahead_step = 0;
-    if (next_rows && q == 0) {
+    if (!s.a_direct && !s.b_direct && !rows_outside) {
+      // Each tile asks for its share of the panel of B that follows.
+      const bool last = q + 1 == col_panels;
+      const int64_t share = ceil_div(k.nr * tile.depth * 4, row_panels);
+      if (!last || block + 1 < step.blocks) {
+        const float *const next = packed_panel(run, step, part.col_from + (last ? 0 : q + 1), block + (last ? 1 : 0));
+        tile.ahead = reinterpret_cast<const char *>(next) + r * share;
+        tile.ahead_step = ceil_div(share, steps);
+      }
+    } else if (next_rows && q == 0) {
       tile.ahead += s.tile_rows * row_bytes;
       tile.ahead_step = ceil_div(s.tile_rows * row_bytes, steps);
-    } else if (next_block) {
-      tile.ahead_step = ceil_div(block_bytes, tiles * steps);
-      tile.ahead = s.b.at(at + kBlock, 0) + i * steps * tile.ahead_step;
     }
     if (i + 1 < tiles && !tile.stream) {
       const int64_t next_r = rows_outside ? (i + 1) / col_panels : (i + 1) % row_panels;
@@ -570,7 +588,7 @@ void run_small(const Product &p) {
         tile.b = reinterpret_cast<const float *>(p.b.at(at, col));
         tile.depth = std::min(kBlock, p.contraction() - at);
         tile.ahead = reinterpret_cast<const char *>(tile.a);
-        k.tile_direct(tile);
+        k.tile_any_ab(tile);
         tile.from = reinterpret_cast<const float *>(tile.c);
         at += kBlock;
       } while (at < p.contraction());

@@ -200,6 +200,11 @@ DXDW_INLINE void v_transpose(Vec *r) {
 #if defined(DXDW_BF16_PAIRS)
 // acc + the two products of each pair.
 DXDW_INLINE Vec v_dot_pairs(Vec a, Vec b, Vec acc) { return _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b)); }
+// The same with one pair in memory. A broadcast of its own for each dot product would slow both down by a third.
+DXDW_INLINE Vec v_dot_pair_at(const float *a, Vec b, Vec acc) {
+  asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(b), "m"(*a));
+  return acc;
+}
 // Two vectors that hold no subnormals, as 2 * kLanes bfloat16: the chip's own conversion rounds all else as to_bf16
 // does.
 DXDW_INLINE void v_to_bf16_normal(uint16_t *p, Vec low, Vec high, bool stream) {
@@ -208,9 +213,26 @@ DXDW_INLINE void v_to_bf16_normal(uint16_t *p, Vec low, Vec high, bool stream) {
 }
 // The first n pairs (low[i], high[i]), zeros behind them.
 DXDW_INLINE Vec v_pairs(const uint16_t *low, const uint16_t *high, int n) {
-  const __m512i l = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), low));
-  const __m512i h = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(n), high));
-  return _mm512_castsi512_ps(_mm512_or_si512(l, _mm512_slli_epi32(h, 16)));
+  const __m512i l = _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(first(n), low));
+  const __m512i h = _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(first(n), high));
+  const __m512i zip = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  return _mm512_castsi512_ps(_mm512_permutex2var_epi16(l, zip, h));
+}
+// The first n pairs of two vectors, in the order that costs least.
+DXDW_INLINE void v_pairs_mixed(const uint16_t *low, const uint16_t *high, int n, Vec (&out)[2]) {
+  const __mmask32 there = n == 2 * kLanes ? ~0u : (1u << n) - 1u;
+  const __m512i l = _mm512_maskz_loadu_epi16(there, low), h = _mm512_maskz_loadu_epi16(there, high);
+  out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(l, h));
+  out[1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(l, h));
+}
+// What belongs to v_pairs_mixed's lanes, in the order of memory.
+DXDW_INLINE void v_unmix(Vec (&v)[2]) {
+  const __m512i low = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
+  const __m512i high = _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8);
+  const Vec mixed = v[0];
+  v[0] = _mm512_permutex2var_ps(mixed, low, v[1]);
+  v[1] = _mm512_permutex2var_ps(mixed, high, v[1]);
 }
 #endif
 
@@ -313,11 +335,13 @@ DXDW_INLINE void v_stream(float *p, Vec v) { vst1q_f32(p, v); }
 DXDW_INLINE void v_stream_half(uint16_t *p, const uint16_t *half) { vst1_u16(p, vld1_u16(half)); }
 static inline void v_fence() {}
 DXDW_INLINE Vec v_load_n(const float *p, int n) {
+  if (n == kLanes) return v_load(p);
   float lanes[kLanes] = {0, 0, 0, 0};
   for (int i = 0; i < n && i < kLanes; ++i) lanes[i] = p[i];
   return v_load(lanes);
 }
 DXDW_INLINE void v_store_n(float *p, Vec v, int n) {
+  if (n == kLanes) return v_store(p, v);
   float lanes[kLanes];
   v_store(lanes, v);
   for (int i = 0; i < n && i < kLanes; ++i) p[i] = lanes[i];
@@ -364,6 +388,8 @@ DXDW_INLINE void v_transpose(Vec *r) {
 DXDW_INLINE Vec v_dot_pairs(Vec a, Vec b, Vec acc) {
   return vbfdotq_f32(acc, vreinterpretq_bf16_f32(a), vreinterpretq_bf16_f32(b));
 }
+// The same with one pair in memory.
+DXDW_INLINE Vec v_dot_pair_at(const float *a, Vec b, Vec acc) { return v_dot_pairs(v_set(load_unaligned(a)), b, acc); }
 DXDW_INLINE uint32x4_t v_widen(const uint16_t *p, int n) {
   if (n == kLanes) return vmovl_u16(vld1_u16(p));
   uint16_t items[kLanes] = {};
@@ -374,6 +400,18 @@ DXDW_INLINE uint32x4_t v_widen(const uint16_t *p, int n) {
 DXDW_INLINE Vec v_pairs(const uint16_t *low, const uint16_t *high, int n) {
   return vreinterpretq_f32_u32(vorrq_u32(v_widen(low, n), vshlq_n_u32(v_widen(high, n), 16)));
 }
+// The first n pairs of two vectors, in the order that costs least: that of memory.
+DXDW_INLINE void v_pairs_mixed(const uint16_t *low, const uint16_t *high, int n, Vec (&out)[2]) {
+  if (n < 2 * kLanes) {
+    out[0] = v_pairs(low, high, n < kLanes ? n : kLanes);
+    out[1] = n > kLanes ? v_pairs(low + kLanes, high + kLanes, n - kLanes) : v_zero();
+    return;
+  }
+  const uint16x8_t l = vld1q_u16(low), h = vld1q_u16(high);
+  out[0] = vreinterpretq_f32_u16(vzip1q_u16(l, h));
+  out[1] = vreinterpretq_f32_u16(vzip2q_u16(l, h));
+}
+DXDW_INLINE void v_unmix(Vec (&)[2]) {}
 #endif
 
 #else
@@ -398,11 +436,13 @@ DXDW_INLINE void v_stream(float *p, Vec v) { memcpy(p, &v, sizeof v); }
 DXDW_INLINE void v_stream_half(uint16_t *p, const uint16_t *half) { memcpy(p, half, kLanes * sizeof *p); }
 static inline void v_fence() {}
 DXDW_INLINE Vec v_load_n(const float *p, int n) {
+  if (n == kLanes) return v_load(p);
   float lanes[kLanes] = {0, 0, 0, 0};
   for (int i = 0; i < n && i < kLanes; ++i) lanes[i] = p[i];
   return v_load(lanes);
 }
 DXDW_INLINE void v_store_n(float *p, Vec v, int n) {
+  if (n == kLanes) return v_store(p, v);
   for (int i = 0; i < n && i < kLanes; ++i) p[i] = v[i];
 }
 DXDW_INLINE Vec v_set(float x) { return Vec{x, x, x, x}; }
