@@ -72,6 +72,10 @@ struct StepStretch {
   AdamWNumbers adamw;
 };
 
+// Rows that are walked side by side where they are long: w and the sums of gw are read once for all of them, and each
+// row is a stream of its own.
+constexpr int kScaleGroup = 8;
+
 struct Kernels {
   const char *name;
   int32_t mr, nr;   // rows and columns of a micro-tile
@@ -109,9 +113,10 @@ struct Kernels {
   // out[d] = g * w[d], or out[d] = out[d] + g * w[d]. `stream`: the output is too large to be worth a place in the
   // cache.
   void (*scale)(const float *w, float g, char *out, DType type, int64_t stride, int64_t count, bool add, bool stream);
-  // scale and add_scaled in one pass, for an x and a gx of one type with features side by side.
-  void (*scale_and_add)(const char *x, DType type, const float *w, float g, char *gx, float *sums, int64_t count,
-                        bool stream, const char *ahead);
+  // scale and add_scaled in one pass over rows so many bytes apart, one after the other (group = 1) or kScaleGroup side by
+  // side, for an x and a gx of one type with features side by side.
+  void (*scale_and_add)(const char *x, int64_t x_bytes, DType type, const float *w, const float *g, char *gx,
+                        int64_t gx_bytes, float *sums, int64_t count, int64_t rows, int64_t group, bool stream);
   void (*elementwise[kElementwiseKernels])(const Stretch &stretch);
   // The largest of count floats, NaN passed over or not; sums of e^(a - most), (a - b)^2 and a^2.
   float (*largest)(const float *a, int64_t count);

@@ -82,6 +82,10 @@ void reduce(const float *partials, int64_t split, int64_t split_stride, float *o
 
 // ---- Weighted sum ----
 
+using dxdw::cpu::kScaleGroup;
+
+// How far ahead of the next row memory is asked for.
+constexpr int64_t kAheadBytes = 4096;
 constexpr int kChains = 4;  // independent accumulators, to hide the latency of the multiply-add
 
 // Asks for the vector at item i of what will be read next.
@@ -168,29 +172,70 @@ void scale(const float *w, float g, char *out, DType type, int64_t stride, int64
   });
 }
 
-void scale_and_add(const char *x, DType type, const float *w, float g, char *gx, float *sums, int64_t count,
-                   bool stream, const char *ahead) {
+// Features [from, to) of K rows of x and gx, so many bytes apart; whole vectors. All loads come before the stores, for
+// x, w, sums and gx are often alike in their low address bits, and such a read would wait for the write.
+template <typename T, int K, bool Stream>
+DXDW_INLINE void scale_and_add_runs(const char *x, int64_t x_bytes, const float *w, const float *g, char *gx,
+                                    int64_t gx_bytes, float *sums, int64_t from, int64_t to, const char *ahead) {
+  Vec factors[K];
+#pragma GCC unroll 8
+  for (int r = 0; r < K; ++r) factors[r] = v_set(g[r]);
+  for (int64_t i = from; i < to; i += kLanes) {
+    if (K == 1) ask<T>(ahead, i);
+    const Vec weights = v_load(w + i);
+    Vec sum = v_load(sums + i);
+#pragma GCC unroll 8
+    for (int r = 0; r < K; ++r) sum = v_fma(T::load(items<T>(x + r * x_bytes) + i), factors[r], sum);
+#pragma GCC unroll 8
+    for (int r = 0; r < K; ++r) {
+      typename T::Item *const out = items<T>(gx + r * gx_bytes) + i;
+      const Vec scaled = v_mul(factors[r], weights);
+      Stream ? T::stream(out, scaled) : T::store(out, scaled);
+    }
+    v_store(sums + i, sum);
+  }
+}
+
+template <typename T, int K>
+DXDW_INLINE void scale_and_add_rows(const char *x, int64_t x_bytes, const float *w, const float *g, char *gx,
+                                    int64_t gx_bytes, float *sums, int64_t count, bool stream, const char *ahead) {
+  const auto ones = [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i)
+      for (int r = 0; r < K; ++r) {
+        T::put(items<T>(gx + r * gx_bytes) + i, g[r] * w[i]);
+        sums[i] = s_fma(T::get(items<T>(x + r * x_bytes) + i), g[r], sums[i]);
+      }
+  };
+  // Streaming stores want whole aligned vectors.
+  constexpr int64_t kItem = sizeof(typename T::Item), kBytes = kLanes * kItem;
+  const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(gx)) & (kBytes - 1);
+  const bool streams = stream && (K == 1 || gx_bytes % kBytes == 0);
+  const int64_t wanted = streams ? (kBytes - past) % kBytes / kItem : 0, head = wanted < count ? wanted : count;
+  const int64_t body = head + (count - head) / kLanes * kLanes;
+  ones(0, head);
+  if (streams)
+    scale_and_add_runs<T, K, true>(x, x_bytes, w, g, gx, gx_bytes, sums, head, body, ahead);
+  else
+    scale_and_add_runs<T, K, false>(x, x_bytes, w, g, gx, gx_bytes, sums, head, body, ahead);
+  ones(body, count);
+}
+
+void scale_and_add(const char *x, int64_t x_bytes, DType type, const float *w, const float *g, char *gx,
+                   int64_t gx_bytes, float *sums, int64_t count, int64_t rows, int64_t group, bool stream) {
   with_type(type, [&](auto t) {
     typedef decltype(t) T;
-    const typename T::Item *from = items<T>(x);
-    typename T::Item *to = items<T>(gx);
-    const auto one = [&](int64_t i) {
-      T::put(to + i, g * w[i]);
-      sums[i] = s_fma(T::get(from + i), g, sums[i]);
-    };
-    int64_t i = 0;
-    constexpr uintptr_t kBytes = kLanes * sizeof(typename T::Item);
-    if (stream)
-      for (; i < count && reinterpret_cast<uintptr_t>(to + i) % kBytes != 0; ++i) one(i);
-    for (; i + kLanes <= count; i += kLanes) {
-      ask<T>(ahead, i);
-      // Read before the write: x and gx are often alike in their low address bits, and such a read would wait for the write.
-      const Vec values = T::load(from + i);
-      const Vec scaled = v_mul(v_set(g), v_load(w + i));
-      stream ? T::stream(to + i, scaled) : T::store(to + i, scaled);
-      v_store(sums + i, v_fma(values, v_set(g), v_load(sums + i)));
+    const int64_t row_bytes = count * static_cast<int64_t>(sizeof(typename T::Item));
+    const int64_t rows_ahead = 1 + kAheadBytes / row_bytes;
+    int64_t r = 0;
+    if (group == kScaleGroup)
+      for (; r + kScaleGroup <= rows; r += kScaleGroup)
+        scale_and_add_rows<T, kScaleGroup>(x + r * x_bytes, x_bytes, w, g + r, gx + r * gx_bytes, gx_bytes, sums, count,
+                                           stream, nullptr);
+    for (; r < rows; ++r) {
+      const int64_t next = r + rows_ahead < rows ? r + rows_ahead : rows - 1;
+      scale_and_add_rows<T, 1>(x + r * x_bytes, 0, w, g + r, gx + r * gx_bytes, 0, sums, count, stream,
+                               x + next * x_bytes);
     }
-    for (; i < count; ++i) one(i);
   });
 }
 

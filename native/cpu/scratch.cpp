@@ -19,7 +19,10 @@ namespace cpu {
 
 namespace {
 
-constexpr uint64_t kAlignment = 64;
+// Whole pages: sums that begin a vector behind a page, as small allocations do, would meet the next vector of an operand
+// that begins on a page, for addresses that are alike in their low twelve bits are taken for the same by reads that
+// pass writes.
+constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = 2 << 20;
 // What stays for reuse: so many blocks, and so many bytes in all.
 constexpr int kBlocks = 16;
@@ -36,13 +39,13 @@ int count = 0;
 uint64_t kept = 0;
 
 uint64_t round_up(uint64_t bytes) {
-  const uint64_t unit = bytes >= kHugePage ? kHugePage : 4096;
+  const uint64_t unit = bytes >= kHugePage ? kHugePage : kPage;
   return (bytes + unit - 1) / unit * unit;
 }
 
 char *allocate(uint64_t bytes) {
   if (fault_strikes(DXDW_FAULT_ALLOCATE)) return nullptr;
-  const uint64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  const uint64_t alignment = bytes >= kHugePage ? kHugePage : kPage;
   char *address = static_cast<char *>(aligned_alloc(alignment, bytes));
   if (address == nullptr) return nullptr;
 #if defined(MADV_HUGEPAGE)

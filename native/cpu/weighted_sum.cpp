@@ -29,6 +29,9 @@ constexpr int64_t kRowsPerBlock = 64;
 constexpr int64_t kMostBlocks = 64;
 // Features of a block that are walked at a time, so that their partial stays in the first-level cache.
 constexpr int64_t kFeatures = 2048;
+// Features from which on rows are walked side by side, and of which then a partial is walked at a time.
+constexpr int64_t kLongRow = 8192;
+constexpr int64_t kFeaturesOfGroup = 4096;
 // Rows whose y or g are converted at a time.
 constexpr int64_t kRowsAtOnce = 256;
 // How far ahead of what is read memory is asked for.
@@ -134,6 +137,8 @@ int64_t blocks_of(const WeightedSumBackward &b) {
   return std::max<int64_t>(1, ceil_div(b.rows.count, rows_per_block(b)));
 }
 
+bool walks_groups(const WeightedSumBackward &b) { return b.features >= kLongRow && b.rows.ndim == 1; }
+
 // gx and the sums of gw for rows [row, row + count) and features [at, at + features).
 void backward_block(const Backward &run, int64_t row, int64_t count, const float *g, int64_t at, int64_t features,
                     float *sums) {
@@ -142,15 +147,20 @@ void backward_block(const Backward &run, int64_t row, int64_t count, const float
   const int64_t gx_offset = at * b.gx.feature_stride * size_of(b.gx.type);
   const bool one_pass = sums != nullptr && b.gx.data != nullptr && !b.add_gx && b.x.type == b.gx.type &&
                         b.x.feature_stride == 1 && b.gx.feature_stride == 1;
+  if (one_pass) {
+    const bool even = b.rows.ndim == 1;  // rows so many bytes apart
+    const int64_t x_bytes = b.x.row_strides[0] * size_of(b.x.type), gx_bytes = b.gx.row_strides[0] * size_of(b.gx.type);
+    for (int64_t r = 0; r < count; r += even ? count : 1)
+      kernels().scale_and_add(row_of(b.x, b.rows, row + r) + x_offset, x_bytes, b.x.type, run.w + at, g + r,
+                              row_of(b.gx, b.rows, row + r) + gx_offset, gx_bytes, sums, features, even ? count : 1,
+                              walks_groups(b) ? kScaleGroup : 1, run.stream);
+    return;
+  }
   for (int64_t r = 0; r < count; ++r) {
     const char *const x = row_of(b.x, b.rows, row + r) + x_offset;
     const char *const ahead =
         row_of(b.x, b.rows, row_ahead(row + r, row + count, features * size_of(b.x.type))) + x_offset;
     char *const gx = b.gx.data == nullptr ? nullptr : row_of(b.gx, b.rows, row + r) + gx_offset;
-    if (one_pass) {
-      kernels().scale_and_add(x, b.x.type, run.w + at, g[r], gx, sums, features, run.stream, ahead);
-      continue;
-    }
     if (gx != nullptr)
       kernels().scale(run.w + at, g[r], gx, b.gx.type, b.gx.feature_stride, features, b.add_gx, run.stream);
     if (sums != nullptr) kernels().add_scaled(x, b.x.type, b.x.feature_stride, g[r], sums, features, ahead);
@@ -170,8 +180,9 @@ void backward_task(void *context, int64_t index, int32_t) {
       std::fill(g, g + count, 1.0f);
     else
       read_rows(b.g, b.rows, row, count, g);
-    for (int64_t at = 0; at < b.features; at += kFeatures)
-      backward_block(run, row, count, g, at, std::min(kFeatures, b.features - at),
+    const int64_t width = walks_groups(b) ? kFeaturesOfGroup : kFeatures;
+    for (int64_t at = 0; at < b.features; at += width)
+      backward_block(run, row, count, g, at, std::min(width, b.features - at),
                      partial == nullptr ? nullptr : partial + at);
   }
   if (run.stream) kernels().fence();

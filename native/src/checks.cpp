@@ -174,11 +174,11 @@ bool plain_matrix(const dxdw_tensor *t, Matrix *m, uint64_t *end) {
   const uint64_t type = word_at(&t->ndim);
   m->type = type == kMatrixF32 ? DType::f32 : type == kMatrixF16 ? DType::f16 : DType::bf16;
   if (m->type == DType::bf16 && type != kMatrixBf16) return false;
-  if (t->data == nullptr || t->shape == nullptr || t->strides == nullptr) return false;
+  if (t->data == nullptr || t->shape == nullptr) return false;
   m->rows = t->shape[0];
   m->cols = t->shape[1];
-  m->row_stride = t->strides[0];
-  m->col_stride = t->strides[1];
+  m->row_stride = t->strides == nullptr ? m->cols : t->strides[0];
+  m->col_stride = t->strides == nullptr ? 1 : t->strides[1];
   const uint64_t rows = static_cast<uint64_t>(m->rows), cols = static_cast<uint64_t>(m->cols);
   const uint64_t strides = static_cast<uint64_t>(m->row_stride | m->col_stride);
   if (((rows - 1) | (cols - 1) | strides) >> kPlainBits != 0) return false;
