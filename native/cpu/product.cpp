@@ -41,6 +41,8 @@ constexpr int64_t kWorkPerThread = 1 << 18;
 constexpr int64_t kDirectUses = 8;
 // The same where both have the contraction outermost, as dW's operands do: so many micro-tiles down and across.
 constexpr int64_t kNearRowUses = 40, kNearColUses = 16;
+// Rows that then pass over a block of B at a time: B is read anew for each such part.
+constexpr int64_t kNearRows = 256;
 // C from this size on goes past the caches, when it is written once.
 constexpr int64_t kStreamBytes = 8 << 20;
 // Vectors in a row of a micro-tile, on every level.
@@ -163,7 +165,7 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   }
 
   // Tasks: rows first, in equal parts that fit the cache; columns too where rows are few.
-  const int64_t row_parts = ceil_div(s.c.rows, kPackedRows);
+  const int64_t row_parts = ceil_div(s.c.rows, few && s.b_direct ? kNearRows : kPackedRows);
   s.row_tasks = std::min(s.row_panels, ceil_div(row_parts, threads) * threads);
   s.col_tasks = 1;
   if (s.finish != Finish::direct) s.col_tasks = ceil_div(s.step_panels, kScratchCols / k.nr);
