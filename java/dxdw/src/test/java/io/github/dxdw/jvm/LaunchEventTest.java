@@ -6,8 +6,11 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.github.dxdw.ChildJvm;
 import io.github.dxdw.TestDevice;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -44,6 +47,28 @@ class LaunchEventTest {
     if (device.equals("cpu")) {
       assertTrue(lines.get(2).contains("workspace 9600,"), lines.get(2));
     }
+  }
+
+  @Test
+  @DisplayName("calls are recorded as the page on threads and devices says, on the module path too")
+  void fromTheCommandLine() throws Exception {
+    String page =
+        Files.readString(
+            Path.of(System.getProperty("dxdw.test.root"), "docs/threads-and-devices.md"));
+    Matcher option =
+        Pattern.compile("-XX:StartFlightRecording:filename=calls\\.jfr\\S*").matcher(page);
+    assertTrue(option.find(), "the page shows no recording");
+    ChildJvm.Result product =
+        new Child(folder)
+            .with(option.group(), "-Xlog:disable", "--enable-native-access=io.github.dxdw")
+            .jvm()
+            .onModulePath()
+            .probe("product");
+    assertEquals(0, product.exit(), product.err());
+    List<String> lines =
+        new Child(folder).lines("print-events", folder.resolve("calls.jfr").toString());
+    assertEquals(1, lines.size(), () -> "" + lines);
+    assertTrue(lines.getFirst().startsWith("y on cpu: float32[2, 2]"), lines.getFirst());
   }
 
   @Test

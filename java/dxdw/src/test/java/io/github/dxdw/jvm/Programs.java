@@ -45,6 +45,7 @@ public final class Programs {
       case "exit" -> exit(Integer.parseInt(arguments[1]));
       case "events" -> events();
       case "no-events" -> noEvents();
+      case "print-events" -> printEvents(Path.of(arguments[1]));
       default -> throw new IllegalArgumentException(arguments[0]);
     }
   }
@@ -322,6 +323,11 @@ public final class Programs {
       Dxdw.y(x, w, y);
       recording.dump(file);
     }
+    printEvents(file);
+    Files.delete(file);
+  }
+
+  private static void printEvents(Path file) throws IOException {
     for (RecordedEvent event : RecordingFile.readAllEvents(file)) {
       if (event.getEventType().getName().equals("io.github.dxdw.Launch")) {
         System.out.printf(
@@ -337,7 +343,6 @@ public final class Programs {
             event.getDuration().toNanos() > 0);
       }
     }
-    Files.delete(file);
   }
 
   /** Bytes on the Java heap in a thousand calls while no recording is on, before one and after. */
