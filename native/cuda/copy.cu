@@ -129,7 +129,7 @@ cudaError_t copy_elements(const Copy &copy, cudaStream_t stream) {
     }
   const void *kernel;
   if (c.source_type == c.destination_type)
-    kernel = c.source_type == DType::f32 ? reinterpret_cast<const void *>(move_kernel<uint32_t>)
+    kernel = size_of(c.source_type) == 4 ? reinterpret_cast<const void *>(move_kernel<uint32_t>)
                                          : reinterpret_cast<const void *>(move_kernel<uint16_t>);
   else
     kernel = c.source_type == DType::f32   ? kernel_from<float>(c.destination_type)

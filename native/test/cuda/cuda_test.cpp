@@ -929,6 +929,25 @@ void part_copies() {
             load(to, rounded));
     }
   }
+  // int32, which is moved and never converted, into a reversed column.
+  const int32_t labels[] = {0, 4, 70000, -1};
+  int64_t shape[] = {4}, forwards[] = {1}, backwards[] = {-1};
+  char *memory;
+  snprintf(context, sizeof context, "copies: int32");
+  OK(dxdw_memory_allocate(0, 2 * sizeof labels, nullptr, reinterpret_cast<void **>(&memory)));
+  const auto vector = [&](void *data, int32_t device, int64_t *strides, uint64_t offset) {
+    return dxdw_tensor{data, device, 0, 1, DXDW_INT, 32, 1, shape, strides, offset};
+  };
+  int32_t found[4] = {};
+  const dxdw_tensor host = vector(const_cast<int32_t *>(labels), DXDW_CPU, forwards, 0);
+  const dxdw_tensor compact = vector(memory, DXDW_CUDA, forwards, 0);
+  const dxdw_tensor reversed = vector(memory, DXDW_CUDA, backwards, sizeof labels + 3 * sizeof(int32_t));
+  const dxdw_tensor back = vector(found, DXDW_CPU, forwards, 0);
+  OK(dxdw_copy(&host, &compact, nullptr));
+  OK(dxdw_copy(&compact, &reversed, nullptr));
+  OK(dxdw_copy(&reversed, &back, nullptr));
+  for (int i = 0; i < 4; ++i) CHECK(found[i] == labels[i], "element %d: %d, expected %d", i, found[i], labels[i]);
+  OK(dxdw_memory_free(0, memory, nullptr));
   printf("copies: %d cases\n", cases);
 }
 
