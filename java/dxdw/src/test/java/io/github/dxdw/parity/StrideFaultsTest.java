@@ -171,6 +171,11 @@ class StrideFaultsTest {
    * of each other, and a step of their type.
    */
   private static void assertSameSums(Tensor expected, Tensor got, String what) {
+    assertSameSums(expected, got, 2 * 6 * 0x1p-24 * 10, what);
+  }
+
+  /** As above, for sums that lie within {@code apart} of each other. */
+  private static void assertSameSums(Tensor expected, Tensor got, double apart, String what) {
     if (Kernels.onCpu()) {
       assertSameBits(expected, got, what);
       return;
@@ -184,7 +189,7 @@ class StrideFaultsTest {
     float[] a = expected.toFloatArray();
     float[] b = got.toFloatArray();
     for (int i = 0; i < a.length; i++) {
-      assertEquals(a[i], b[i], 2 * 6 * 0x1p-24 * 10 + step * Math.abs(a[i]), what + ", sum " + i);
+      assertEquals(a[i], b[i], apart + step * Math.abs(a[i]), what + ", sum " + i);
     }
   }
 
@@ -236,7 +241,8 @@ class StrideFaultsTest {
     Kernels.weightedSumBackward(wide.copy(arena), w, g.copy(arena), dense[0], dense[1], ASSIGN);
     Kernels.weightedSumBackward(wide, w, g, strided[0], strided[1], ASSIGN);
     assertSameBits(dense[0], strided[0], "gx");
-    assertSameBits(dense[1], strided[1], "gw");
+    // Sums over 36 rows, of magnitude 36 at most.
+    assertSameSums(dense[1], strided[1], 2 * 38 * 0x1p-24 * 36, "gw");
   }
 
   @Test
