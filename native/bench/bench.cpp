@@ -58,9 +58,13 @@ double quantile(const std::vector<double> &sorted, double q) {
 }
 
 // All contenders in turn, again and again; each sample follows an untimed call that brings back the caches. With
-// several threads some time goes by before it, so that another contender's idle threads have stopped spinning.
+// several threads some time goes by before it, so that another contender's idle threads have stopped spinning; then calls
+// go untimed until the system has spread the contender's own threads over the cores, which takes some milliseconds after
+// they slept; and a sample is longer.
 std::vector<Times> take_turns(const std::vector<Contender> &contenders, int threads) {
   const int settle = threads == 1 ? 0 : settings.quick ? 5000 : 30000;
+  const double warm_up = threads == 1 ? 0 : 15e-3;
+  const double sample_seconds = threads == 1 ? settings.sample_seconds : 5 * settings.sample_seconds;
   std::vector<int64_t> calls;
   for (const Contender &c : contenders) {
     c.run();
@@ -68,14 +72,16 @@ std::vector<Times> take_turns(const std::vector<Contender> &contenders, int thre
     const double start = seconds_now(threads);
     c.run();
     const double once = seconds_now(threads) - start;
-    calls.push_back(std::max<int64_t>(1, static_cast<int64_t>(ceil(settings.sample_seconds / std::max(once, 1e-9)))));
+    calls.push_back(std::max<int64_t>(1, static_cast<int64_t>(ceil(sample_seconds / std::max(once, 1e-9)))));
   }
   std::vector<std::vector<double>> samples(contenders.size());
   for (int repeat = 0; repeat < settings.repeats; ++repeat)
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
       const size_t i = (turn + static_cast<size_t>(repeat)) % contenders.size();
       usleep(static_cast<useconds_t>(settle));
-      contenders[i].run();
+      const double woken = seconds_now(threads);
+      do contenders[i].run();
+      while (seconds_now(threads) - woken < warm_up);
       const double start = seconds_now(threads);
       for (int64_t call = 0; call < calls[i]; ++call) contenders[i].run();
       samples[i].push_back((seconds_now(threads) - start) / static_cast<double>(calls[i]));
