@@ -12,7 +12,6 @@ import io.github.dxdw.Options;
 import io.github.dxdw.Tensor;
 import java.lang.foreign.Arena;
 import java.util.List;
-import java.util.Random;
 import java.util.function.BiConsumer;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
@@ -30,14 +29,7 @@ class GradCheckTest {
   }
 
   private Parameter random(String name, DType type, long... shape) {
-    Random random = new Random(name.hashCode());
-    Tensor tensor = Tensor.allocate(arena, On.DEVICE, type, shape);
-    float[] values = new float[(int) tensor.elementCount()];
-    for (int i = 0; i < values.length; ++i) {
-      values[i] = 2 * random.nextFloat() - 1;
-    }
-    tensor.copyFrom(Tensor.of(arena, values, values.length).reshape(shape));
-    return Parameter.of(arena, name, tensor);
+    return On.random(arena, name, type, shape);
   }
 
   /** y[i] = sum over d of x[i, d] * w[d]. */
