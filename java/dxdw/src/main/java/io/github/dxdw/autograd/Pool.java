@@ -2,6 +2,7 @@ package io.github.dxdw.autograd;
 
 import io.github.dxdw.DType;
 import io.github.dxdw.Device;
+import io.github.dxdw.Dxdw;
 import io.github.dxdw.Stream;
 import io.github.dxdw.Tensor;
 import io.github.dxdw.internal.Access;
@@ -13,7 +14,8 @@ import java.util.List;
 /**
  * The memory of a tape: blocks that are taken and released over and over. Equal sequences of
  * requests get equal blocks, so after the first step of a kind nothing is allocated any more. There
- * is at most about twice as much of it as was ever in use at once.
+ * is at most about twice as much of it as was ever in use at once. The collector frees what is
+ * forgotten.
  *
  * <p>An imagined pool does the same without memory.
  */
@@ -74,7 +76,7 @@ final class Pool {
         imaginedBytes += size;
         return;
       }
-      arena = Arena.ofShared();
+      arena = Dxdw.arena();
       boolean done = false;
       try {
         Tensor tensor =

@@ -32,7 +32,8 @@ import java.util.List;
  *
  * <p>Used by one thread at a time. Forwards and backwards of functions must not call the tape that
  * runs them: that is an {@link IllegalStateException}. On a GPU a tape works on a stream or,
- * without one, waits for each call.
+ * without one, waits for each call. Close it when it is no longer needed; the memory of a tape that
+ * is forgotten waits for the garbage collector.
  */
 public final class Tape implements AutoCloseable {
   private enum State {
@@ -48,7 +49,7 @@ public final class Tape implements AutoCloseable {
   private final Options adding;
   private final List<Context> calls = new ArrayList<>();
   private final List<Variable> kept = new ArrayList<>();
-  private final Arena arena = Arena.ofShared();
+  private final Arena arena = Dxdw.arena();
   private final List<Constant> constants = new ArrayList<>();
   private Pool pool;
   private Rehearsal rehearsal;

@@ -12,6 +12,7 @@ import com.sun.management.ThreadMXBean;
 import io.github.dxdw.DType;
 import io.github.dxdw.Dxdw;
 import io.github.dxdw.GradientBuffer;
+import io.github.dxdw.MemoryUse;
 import io.github.dxdw.Reduction;
 import io.github.dxdw.Tensor;
 import io.github.dxdw.bindings.dxdw_h;
@@ -381,6 +382,27 @@ class TapeTest {
     tape.close();
     tape.close();
     assertThrows(IllegalStateException.class, () -> tape.apply(Functions.LINEAR, x, w));
+  }
+
+  @Test
+  @DisplayName("J5: the memory of tapes that nobody closes leaks")
+  void forgottenTapes() throws InterruptedException {
+    int tapes = 50;
+    Parameter x = parameter("x", new float[][] {{1, 2}, {3, 4}});
+    MemoryUse before = Dxdw.memoryUse();
+    for (int i = 0; i < tapes; ++i) {
+      Tape dropped = new Tape(On.DEVICE);
+      dropped.backward(dropped.apply(Functions.LINEAR, x, x), x.tensor());
+    }
+    for (int i = 0; i < 500 && forgottenSince(before) < tapes; ++i) {
+      System.gc();
+      Thread.sleep(10);
+    }
+    assertTrue(forgottenSince(before) >= tapes, "collected arenas: " + forgottenSince(before));
+  }
+
+  private static long forgottenSince(MemoryUse before) {
+    return Dxdw.memoryUse().forgottenArenas() - before.forgottenArenas();
   }
 
   @Test
