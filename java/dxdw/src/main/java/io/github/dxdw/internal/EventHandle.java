@@ -9,7 +9,7 @@ public final class EventHandle extends NativeHandle {
   private volatile boolean recorded;
 
   private EventHandle(MemorySegment segment) {
-    super("event", segment);
+    super("event", segment, Native::eventDestroy);
   }
 
   /** Makes an event on a CUDA device. */
@@ -63,10 +63,5 @@ public final class EventHandle extends NativeHandle {
     } finally {
       earlier.release();
     }
-  }
-
-  @Override
-  void destroy(MemorySegment event) {
-    Native.eventDestroy(event);
   }
 }

@@ -8,7 +8,7 @@ public final class GraphHandle extends NativeHandle {
   private Recording recording;
 
   private GraphHandle(MemorySegment segment, Recording recording) {
-    super("graph", segment);
+    super("graph", segment, Native::graphDestroy);
     this.recording = recording;
   }
 
@@ -33,8 +33,8 @@ public final class GraphHandle extends NativeHandle {
   }
 
   @Override
-  void destroy(MemorySegment graph) {
+  public void close() {
+    super.close();
     recording = null;
-    Native.graphDestroy(graph);
   }
 }

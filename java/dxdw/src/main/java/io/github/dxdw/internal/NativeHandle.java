@@ -3,24 +3,31 @@ package io.github.dxdw.internal;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Cleaner;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Consumer;
 
-/** A native object and the rule that it is destroyed once, while nobody uses it. */
+/**
+ * A native object and the rule that it is destroyed once, while nobody uses it: when it is closed
+ * or, where that is forgotten, by the collector.
+ */
 public abstract class NativeHandle {
   private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
   private final String kind;
   private final MemorySegment segment;
+  private final Cleaner.Cleanable destruction;
   private boolean open = true;
 
   /**
    * Takes over a native object.
    *
    * @param kind what it is called in messages
+   * @param destroyer destroys the object; does not refer to this handle
    */
-  NativeHandle(String kind, MemorySegment segment) {
+  NativeHandle(String kind, MemorySegment segment, Consumer<MemorySegment> destroyer) {
     this.kind = kind;
     this.segment = segment;
+    destruction = Forgotten.CLEANER.register(this, () -> destroyer.accept(segment));
   }
 
   /** The address that {@code maker} writes to the place it is given. */
@@ -54,7 +61,7 @@ public abstract class NativeHandle {
       if (open) {
         checkClosable();
         open = false;
-        destroy(segment);
+        destruction.clean();
       }
     } finally {
       lock.writeLock().unlock();
@@ -80,6 +87,4 @@ public abstract class NativeHandle {
 
   /** Throws when this is no moment to close. */
   void checkClosable() {}
-
-  abstract void destroy(MemorySegment object);
 }

@@ -30,7 +30,6 @@ public final class OwnedArena implements Arena {
   /** Longest wait for the cleaner after a collection, in milliseconds. */
   private static final int LONGEST_WAIT = 200;
 
-  private static final Cleaner CLEANER = Cleaner.create();
   private static final AtomicLong HELD = new AtomicLong();
   private static final AtomicLong OPEN = new AtomicLong();
   private static final AtomicLong FORGOTTEN = new AtomicLong();
@@ -46,7 +45,7 @@ public final class OwnedArena implements Arena {
     Library.require();
     MemorySegment.NULL.reinterpret(0, session, ignored -> Reference.reachabilityFence(this));
     OPEN.incrementAndGet();
-    cleanable = CLEANER.register(this, belongings);
+    cleanable = Forgotten.CLEANER.register(this, belongings);
   }
 
   /** Bytes that arenas of this kind hold now, on the host and on devices. */
@@ -147,7 +146,7 @@ public final class OwnedArena implements Arena {
     }
     long before = HELD.get();
     CountDownLatch collected = new CountDownLatch(1);
-    CLEANER.register(new Object(), collected::countDown);
+    Forgotten.CLEANER.register(new Object(), collected::countDown);
     System.gc();
     try {
       // Once the cleaner has come to what was garbage from the start, the rest is not far.

@@ -8,7 +8,7 @@ public final class StreamHandle extends NativeHandle {
   private volatile Recording recording;
 
   private StreamHandle(MemorySegment segment) {
-    super("stream", segment);
+    super("stream", segment, Native::streamDestroy);
   }
 
   /** Makes a stream on a CUDA device. */
@@ -98,10 +98,5 @@ public final class StreamHandle extends NativeHandle {
     if (recording != null) {
       throw new IllegalStateException("stream: a graph is recorded on it");
     }
-  }
-
-  @Override
-  void destroy(MemorySegment stream) {
-    Native.streamDestroy(stream);
   }
 }
