@@ -1,5 +1,6 @@
 // The CPU backend as the dispatch sees it.
 #include <stdio.h>
+#include <string.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -165,8 +166,13 @@ Status device_info(dxdw_device_info *info) {
   FILE *file = fopen("/proc/cpuinfo", "re");
   if (file == nullptr) return DXDW_OK;
   char line[256];
-  while (fgets(line, sizeof line, file) != nullptr)
-    if (sscanf(line, "model name : %127[^\n]", info->name) == 1) break;
+  while (fgets(line, sizeof line, file) != nullptr) {
+    if (strncmp(line, "model name", 10) != 0) continue;
+    // Not by sscanf: built where the C library is 2.38 or later, the library would need that.
+    const char *value = strstr(line, ": ");
+    if (value != nullptr) snprintf(info->name, sizeof info->name, "%.*s", (int)strcspn(value + 2, "\n"), value + 2);
+    break;
+  }
   fclose(file);
   return DXDW_OK;
 }
