@@ -1,7 +1,8 @@
 package io.github.dxdw.parity;
 
+import static io.github.dxdw.parity.Kernels.DEVICE;
 import static io.github.dxdw.parity.Tensors.ASSIGN;
-import static io.github.dxdw.parity.Tensors.assertValues;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -12,47 +13,61 @@ import io.github.dxdw.Reduction;
 import io.github.dxdw.Tensor;
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.SplittableRandom;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Sizes and distances beyond 32 bits. */
+/** Sizes and distances beyond 32 bits, in memory of the device that -Ddxdw.device names. */
 class LargeSizesTest {
+  private static final int SIDE = 46_341;
+
+  @BeforeAll
+  static void requireDevice() {
+    Kernels.requireDevice();
+  }
 
   @Test
   @DisplayName(
       "L3: int product of two ints: dW of 46341 x 46341 bfloat16 from one token, all corners right")
   void moreElementsThanAnInt() throws IOException {
-    int side = 46_341;
-    long bytes = 2L * side * side;
     long free = availableBytes();
     assumeTrue(
-        free >= 8L << 30,
+        !Kernels.onCpu() || free >= 8L << 30,
         "needs 8 GiB of free memory for an output of 4.3 GB; free: " + free + " bytes");
     try (Arena arena = Arena.ofShared()) {
-      Tensor x = Tensor.allocate(arena, DType.BFLOAT16, 1, side);
-      Tensor dy = Tensor.allocate(arena, DType.BFLOAT16, 1, side);
-      for (int i = 0; i < side; i++) {
-        x.set(1 + i % 13, 0, i);
-        dy.set(1 + i % 11, 0, i);
+      float[] x = new float[SIDE];
+      float[] dy = new float[SIDE];
+      for (int i = 0; i < SIDE; i++) {
+        x[i] = 1 + i % 13;
+        dy[i] = 1 + i % 11;
       }
-      MemorySegment memory = PageMemory.map(arena, bytes);
-      Tensor dw = Tensor.of(memory, DType.BFLOAT16, side, side);
-      Dxdw.dw(x, dy, dw, 1, Reduction.DETERMINISTIC, ASSIGN);
-      SplittableRandom random = new SplittableRandom(1);
-      for (int i = 0; i < 100_000; i++) {
-        long k = i < 4 ? (i & 1) * (side - 1L) : random.nextLong(side);
-        long n = i < 4 ? (i >> 1) * (side - 1L) : random.nextLong(side);
-        float expected = (1 + k % 13) * (1 + n % 11);
-        assertEquals(
-            expected, Bits.read(memory, DType.BFLOAT16, k * side + n), "dw[" + k + ", " + n + "]");
-      }
+      Tensor dw = vast(arena, DType.BFLOAT16, SIDE, SIDE);
+      Dxdw.dw(
+          values(arena, DType.BFLOAT16, x, 1, SIDE),
+          values(arena, DType.BFLOAT16, dy, 1, SIDE),
+          dw,
+          1,
+          Reduction.DETERMINISTIC,
+          ASSIGN);
       assertEquals(2_147_488_281L, dw.elementCount());
+      float[] lastRow = dw.select(0, SIDE - 1).toFloatArray();
+      float[] lastColumn = dw.select(1, SIDE - 1).toFloatArray();
+      for (int i = 0; i < SIDE; i++) {
+        assertEquals(x[SIDE - 1] * dy[i], lastRow[i], "dw[last, " + i + "]");
+        assertEquals(x[i] * dy[SIDE - 1], lastColumn[i], "dw[" + i + ", last]");
+      }
+      SplittableRandom random = new SplittableRandom(1);
+      for (int i = 0; i < 10_000; i++) {
+        int k = random.nextInt(SIDE);
+        int n = random.nextInt(SIDE);
+        assertEquals(x[k] * dy[n], dw.get(k, n), "dw[" + k + ", " + n + "]");
+      }
     }
   }
 
@@ -69,51 +84,64 @@ class LargeSizesTest {
   @EnumSource(mode = EnumSource.Mode.EXCLUDE, names = "INT32")
   @DisplayName("32-bit offsets: rows three thousand million elements apart, forwards and backwards")
   void distantRows(DType type) {
-    long apart = 3_000_000_019L;
     try (Arena arena = Arena.ofShared()) {
-      MemorySegment memory = PageMemory.map(arena, (2 * apart + 64) * type.byteSize());
-      for (int sign : new int[] {1, -1}) {
-        long origin = sign > 0 ? 0 : 2 * apart;
-        Tensor far = view(memory, type, 3, 2, sign * apart, origin);
-        Tensor farOut = view(memory, type, 3, 2, sign * apart, origin + 8);
-        float[] values = {1, 2, 3, 4, 5, 6};
-        for (int i = 0; i < 6; i++) {
-          Bits.write(memory, type, origin + i / 2 * sign * apart + i % 2, values[i]);
-        }
-        Tensor identity = Tensors.of(arena, type, new float[] {1, 0, 0, 1}, 2, 2);
+      Tensor all = vast(arena, type, 3, 3_000_000_019L);
+      for (boolean backwards : new boolean[] {false, true}) {
+        Tensor rows = backwards ? all.reverse(0) : all;
+        Tensor far = rows.slice(1, 0, 2);
+        Tensor farOut = rows.slice(1, 8, 10);
+        float[] sixth = {1, 2, 3, 4, 5, 6};
+        far.copyFrom(values(arena, type, sixth, 3, 2));
+        Tensor identity = values(arena, type, new float[] {1, 0, 0, 1}, 2, 2);
+        Tensor weights = values(arena, type, new float[] {1, 10}, 2);
         Dxdw.y(far, identity, farOut, ASSIGN);
-        assertValues(farOut, values);
+        assertValues(farOut, sixth);
         Dxdw.dx(far, identity, farOut, Options.defaults());
-        assertValues(farOut, values);
-        Tensor dw = Tensors.dw(arena, far, farOut, type);
-        assertValues(dw, 35, 44, 44, 56);
-        Tensor wide = Tensors.dw(arena, far.transpose(), identity, type);
-        assertValues(wide, 1, 2, 3, 4, 5, 6);
+        assertValues(farOut, sixth);
+        Tensor square = unset(arena, type, 2, 2);
+        Dxdw.dw(far, farOut, square, 1, Reduction.DETERMINISTIC, ASSIGN);
+        assertValues(square, 35, 44, 44, 56);
         Dxdw.dw(far.transpose(), identity, farOut, 2, Reduction.DETERMINISTIC, ASSIGN);
-        assertValues(farOut, values);
-        assertValues(
-            Tensors.weightedSum(arena, far, Tensors.of(arena, type, new float[] {1, 10}, 2), type),
-            21,
-            43,
-            65);
-        Tensor gw = Tensors.nan(arena, type, 2);
-        Dxdw.weightedSumBackward(
-            far,
-            Tensors.of(arena, type, new float[] {1, 10}, 2),
-            Tensors.of(arena, type, new float[] {1, 1, 1}, 3),
-            farOut,
-            gw,
-            ASSIGN);
+        assertValues(farOut, sixth);
+        Tensor sums = unset(arena, type, 3);
+        Dxdw.weightedSum(far, weights, sums, ASSIGN);
+        assertValues(sums, 21, 43, 65);
+        Tensor gw = unset(arena, type, 2);
+        Tensor ones = values(arena, type, new float[] {1, 1, 1}, 3);
+        Dxdw.weightedSumBackward(far, weights, ones, farOut, gw, ASSIGN);
         assertValues(farOut, 1, 10, 1, 10, 1, 10);
         assertValues(gw, 9, 12);
         // Columns that far apart.
-        assertValues(Tensors.y(arena, identity, far.transpose(), type), 1, 3, 5, 2, 4, 6);
+        Tensor wide = unset(arena, type, 2, 3);
+        Dxdw.y(identity, far.transpose(), wide, ASSIGN);
+        assertValues(wide, 1, 3, 5, 2, 4, 6);
       }
     }
   }
 
-  private static Tensor view(
-      MemorySegment memory, DType type, long rows, long columns, long stride, long offset) {
-    return Tensor.of(memory, type, new long[] {rows, columns}, new long[] {stride, 1}, offset);
+  /** Zeros, of which host memory holds only those that are touched. */
+  private static Tensor vast(Arena arena, DType type, long rows, long columns) {
+    if (!Kernels.onCpu()) {
+      return Tensor.allocate(arena, DEVICE, type, rows, columns);
+    }
+    return Tensor.of(
+        PageMemory.map(arena, rows * columns * type.byteSize()), type, rows, columns);
+  }
+
+  private static Tensor values(Arena arena, DType type, float[] values, long... shape) {
+    Tensor tensor = Tensor.allocate(arena, DEVICE, type, shape);
+    tensor.copyFrom(Tensor.of(arena, values, shape));
+    return tensor;
+  }
+
+  /** What a kernel has to overwrite. */
+  private static Tensor unset(Arena arena, DType type, long... shape) {
+    float[] values = new float[Tensors.count(shape)];
+    Arrays.fill(values, Float.NaN);
+    return values(arena, type, values, shape);
+  }
+
+  private static void assertValues(Tensor got, float... expected) {
+    assertArrayEquals(expected, got.toFloatArray());
   }
 }
