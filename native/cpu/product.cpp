@@ -650,5 +650,18 @@ Status run_product(const Product &p, const Plan &plan, const Context &context) {
   return DXDW_OK;
 }
 
+uint64_t product_scratch_bytes(const Product &p, const Plan &plan) {
+  return plan.variant == kVariantSmall ? 0 : scratch_bytes(cut(p, Finish::direct, plan.threads), plan.threads);
+}
+
+void run_product_in(const Product &p, const Plan &plan, char *scratch) {
+  if (plan.variant == kVariantSmall) {
+    run_small(p);
+    return;
+  }
+  const Blocks s = cut(p, Finish::direct, plan.threads);
+  run_blocks(s, plan.threads, scratch, scratch + s.packed_b_bytes());
+}
+
 }  // namespace cpu
 }  // namespace dxdw

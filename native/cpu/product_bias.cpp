@@ -70,13 +70,19 @@ void sum_tokens(const WeightedSumBackward &sums, float *partials, int64_t from, 
   parallel_for(ceil_div(sums.features, per_task), threads, sum_task, &run);
 }
 
-Status run_slice(const ProductBias &p, int64_t from, int64_t to, const Context &context) {
+Product slice_of(const ProductBias &p, int64_t from, int64_t to) {
   Product slice = p.product;
   slice.a = p.product.a.block(0, from, p.product.a.rows, to - from);
   slice.b = p.product.b.block(from, 0, to - from, p.product.b.cols);
   slice.add = p.product.add || from > 0;
   slice.split = 1;
-  return run_product(slice, plan_product(slice), context);
+  return slice;
+}
+
+// Enough for any slice: the last may be shorter, and is then cut differently.
+uint64_t slice_scratch_bytes(const ProductBias &p, int64_t tokens, int64_t step) {
+  const Product first = slice_of(p, 0, std::min(tokens, step)), last = slice_of(p, (tokens - 1) / step * step, tokens);
+  return std::max(product_scratch_bytes(first, plan_product(first)), product_scratch_bytes(last, plan_product(last)));
 }
 
 }  // namespace
@@ -115,12 +121,21 @@ Status run_product_bias(const ProductBias &p, const Plan &plan, const Context &c
   Plan product_plan = plan;
   product_plan.workspace_bytes -= bytes;
   const int64_t tokens = p.sums.rows.count, step = tokens_per_slice(p, plan);
+  // Taken before anything is written: a slice that finds no memory would leave dW half added to.
+  Scratch slice_scratch;
+  if (sliced(p, plan)) {
+    const uint64_t slice_bytes = slice_scratch_bytes(p, tokens, step);
+    if (!slice_scratch.take(slice_bytes)) return out_of_memory(slice_bytes);
+  }
   if (!p.sums_idle && tokens == 0) memset(partials, 0, bytes);
   int64_t from = 0;
   do {
     const int64_t to = std::min(tokens, from + step);
     if (!p.sums_idle && to > from) sum_tokens(p.sums, reinterpret_cast<float *>(partials), from, to);
-    if (sliced(p, plan)) DXDW_TRY(run_slice(p, from, to, rest));
+    if (sliced(p, plan)) {
+      const Product slice = slice_of(p, from, to);
+      run_product_in(slice, plan_product(slice), slice_scratch.data());
+    }
     from = to;
   } while (from < tokens);
   if (!p.product_idle && !sliced(p, plan)) DXDW_TRY(run_product(p.product, product_plan, rest));

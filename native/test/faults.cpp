@@ -59,6 +59,12 @@ void failing_allocations() {
             if (deterministic == 1) expect("dW after failed allocations", dw.stored(), wanted.stored());
           }
       CHECK(split_struck > 0, "a split dW needs a workspace, but no allocation could fail");
+      Literal db(Type::f32, {250}, 7.0f), long_dw(Type::f32, {40, 250}, 7.0f);
+      Literal long_x(type, {5000, 40}, random_values(200000, 7)), long_dy(type, {5000, 250}, random_values(1250000, 8));
+      struck += strike("dW with db, in slices of T", &long_dw, &db, [&] {
+        const dxdw_tensor operands[6] = {*long_x.tensor(), *long_dy.tensor(), *long_dw.tensor(), *db.tensor()};
+        return dxdw_call(DXDW_DW_BIAS, operands, 1, 1, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+      });
       Literal rows(type, {5000, 40}, random_values(200000, 4)), feature(type, {40}, random_values(40, 5));
       Literal g(type, {5000}, random_values(5000, 6)), sums(type, {5000}, NAN), gx(type, {5000, 40}, NAN),
           gw(type, {40}, NAN);
