@@ -305,13 +305,18 @@ Status check_adamw(const Asked &asked, Operand *o, Call *call) {
   DXDW_TRY(check_scalars(asked.options, kRules, 6));
   const double *const scalars = asked.options->scalars;
   const double lr = scalars[0], beta1 = scalars[1], beta2 = scalars[2], step = scalars[5];
+  const double decay = lr * scalars[4], rate = lr / (1 - power(beta1, step));
+  if (rate > FLT_MAX || decay > FLT_MAX)
+    return fail(DXDW_INVALID_ARGUMENT,
+                "scalars: lr, number 0, is %g: lr / (1 - beta1^step) is %g and lr . weightDecay %g, expected float32",
+                lr, rate, decay);
   AdamWNumbers &n = call->step.adamw;
-  n.keep = static_cast<float>(1 - lr * scalars[4]);
+  n.keep = static_cast<float>(1 - decay);
   n.beta1 = static_cast<float>(beta1);
   n.rest1 = static_cast<float>(1 - beta1);
   n.beta2 = static_cast<float>(beta2);
   n.rest2 = static_cast<float>(1 - beta2);
-  n.step = static_cast<float>(lr / (1 - power(beta1, step)));
+  n.step = static_cast<float>(rate);
   n.inverse_root = static_cast<float>(1 / __builtin_sqrt(1 - power(beta2, step)));
   n.eps = static_cast<float>(scalars[3]);
   return DXDW_OK;

@@ -344,6 +344,12 @@ void scalars_of_each() {
     bare.tensors[i].ndim = -1;
   }
   passes("AdamW without a copy and a scale", &bare);
+  for (int number : {1, 4}) {
+    Call steep(DXDW_ADAMW);
+    steep.options.scalars[0] = 3e38;
+    steep.options.scalars[number] = number == 1 ? 0.9 : 10;
+    refused("a step that float32 can't hold", &steep, "scalars", {"lr", "3e+38"});
+  }
   Call endless(DXDW_CLIP_FACTOR);
   endless.options.scalars[0] = static_cast<double>(INFINITY);
   passes("any norm", &endless);
