@@ -124,8 +124,7 @@ class LargeSizesTest {
     if (!Kernels.onCpu()) {
       return Tensor.allocate(arena, DEVICE, type, rows, columns);
     }
-    return Tensor.of(
-        PageMemory.map(arena, rows * columns * type.byteSize()), type, rows, columns);
+    return Tensor.of(PageMemory.map(arena, rows * columns * type.byteSize()), type, rows, columns);
   }
 
   private static Tensor values(Arena arena, DType type, float[] values, long... shape) {
