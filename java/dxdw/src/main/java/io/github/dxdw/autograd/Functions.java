@@ -62,7 +62,10 @@ public final class Functions {
   /** y = a + b, where b may be a vector that is added to each row of a. */
   public static final Function ADD = new Add();
 
-  /** The mean of a vector. 1 / n is rounded to the vector's type: for losses, which are float32. */
+  /**
+   * The mean of a vector. 1 / n is rounded to the vector's type: for losses, which are float32. A
+   * float16 vector must have fewer than 2<sup>25</sup> elements.
+   */
   public static final Function MEAN = new Mean();
 
   /** The cross-entropy of each row of logits with its label. */
@@ -263,9 +266,16 @@ public final class Functions {
   }
 
   private static final class Mean implements Function {
+    /** From so many elements on, 1 / n is nearer to 0 than to any other float16. */
+    private static final long FLOAT16_LIMIT = 1 << 25;
+
     @Override
     public Tensor forward(Context context) {
       Tensor x = ranked(context.input(0), 1, "x");
+      if (x.dtype() == DType.FLOAT16 && x.size(0) >= FLOAT16_LIMIT) {
+        throw new IllegalArgumentException(
+            "x: 1 / " + x.size(0) + " is 0 in float16, expected fewer than " + FLOAT16_LIMIT);
+      }
       Tensor y = context.output(x.dtype());
       Tensor shares = context.repeated(x.dtype(), 1f / x.size(0), x.size(0));
       Dxdw.weightedSum(x, shares, y, context.options());

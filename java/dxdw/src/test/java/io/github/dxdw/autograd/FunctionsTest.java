@@ -198,6 +198,17 @@ class FunctionsTest {
     }
   }
 
+  @Test
+  @DisplayName("guards against gradients that are all 0: the mean of so many float16 numbers")
+  void meanOfManyFloat16() {
+    Tensor one = random("x", DType.FLOAT16).tensor();
+    try (Tape tape = new Tape(On.DEVICE)) {
+      tape.apply(Functions.MEAN, Variable.constant(one.expand((1 << 25) - 1)));
+      Variable more = Variable.constant(one.expand(1 << 25));
+      assertMessage("x: 1 / 33554432 is 0 in float16", () -> tape.apply(Functions.MEAN, more));
+    }
+  }
+
   private static void assertMessage(String expected, Runnable call) {
     String message = assertThrows(IllegalArgumentException.class, call::run).getMessage();
     assertTrue(message.startsWith(expected), message);
