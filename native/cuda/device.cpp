@@ -337,7 +337,7 @@ Status open_queue(dxdw_stream *stream, int32_t device_id, Queue *queue) {
     return DXDW_OK;
   }
   if (stream->device_id != device_id)
-    return fail(DXDW_INVALID_ARGUMENT, "stream: is on device %d, the operands are on device %d", stream->device_id,
+    return fail(DXDW_INVALID_ARGUMENT, "stream: is on cuda:%d, the operands are on cuda:%d", stream->device_id,
                 device_id);
   *queue = {stream->handle, false, stream->capturing.load(std::memory_order_relaxed), device_id};
   return DXDW_OK;
@@ -595,7 +595,7 @@ Status event_create(int32_t device_id, dxdw_event **event) {
 
 static Status check_event_device(const dxdw_event *event, const dxdw_stream *stream) {
   if (event->device_id == stream->device_id) return DXDW_OK;
-  return fail(DXDW_INVALID_ARGUMENT, "event: is on device %d, the stream is on device %d", event->device_id,
+  return fail(DXDW_INVALID_ARGUMENT, "event: is on cuda:%d, the stream is on cuda:%d", event->device_id,
               stream->device_id);
 }
 
@@ -676,7 +676,7 @@ Status graph_launch(dxdw_graph *graph, dxdw_stream *stream) {
   Session session;
   DXDW_TRY(session.open(stream->device_id));
   if (graph->device_id != stream->device_id)
-    return fail(DXDW_INVALID_ARGUMENT, "graph: was recorded on device %d, the stream is on device %d", graph->device_id,
+    return fail(DXDW_INVALID_ARGUMENT, "graph: was recorded on cuda:%d, the stream is on cuda:%d", graph->device_id,
                 stream->device_id);
   if (fault_strikes(DXDW_FAULT_LAUNCH))
     return check(cudaErrorLaunchOutOfResources, stream->device_id, "cudaGraphLaunch", "injected fault");

@@ -224,10 +224,21 @@ inline Status check_output_type(const Operand &out, const Operand &in) {
               type_name(out.type), type_name(in.type), describe(in).chars);
 }
 
+// "cpu" or, for example, "cuda:1".
+struct DeviceName {
+  char chars[24];
+};
+
+inline DeviceName device_name(const Operand &o) {
+  DeviceName name = {"cpu"};
+  if (o.tensor->device_type == DXDW_CUDA) snprintf(name.chars, sizeof name.chars, "cuda:%d", o.tensor->device_id);
+  return name;
+}
+
 inline Status check_same_device(const Operand &a, const Operand &b) {
   if (a.tensor->device_type == b.tensor->device_type && a.tensor->device_id == b.tensor->device_id) return DXDW_OK;
-  return fail(DXDW_INVALID_ARGUMENT, "%s: device (%d, %d) is not the device (%d, %d) of %s", a.name,
-              a.tensor->device_type, a.tensor->device_id, b.tensor->device_type, b.tensor->device_id, b.name);
+  return fail(DXDW_INVALID_ARGUMENT, "%s: device is %s, that of %s is %s", a.name, device_name(a).chars, b.name,
+              device_name(b).chars);
 }
 
 // The common case of distinct elements, told without ado: a matrix or vector in rising rows.
