@@ -28,7 +28,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** A CUDA device from Java: memory, copies, streams, events, graphs, lifetimes and failures. */
 class GpuTest {
-  private static final Device GPU = Device.cuda(0);
+  private static final Device GPU =
+      TestDevice.NAME.equals("cpu") ? Device.cuda(0) : TestDevice.named(TestDevice.NAME);
 
   @BeforeAll
   static void lookForGpu() {
@@ -209,7 +210,27 @@ class GpuTest {
             IllegalArgumentException.class,
             () -> Dxdw.y(host, host, hostOut, Options.defaults().withStream(stream)));
       }
+      workspaceOnAnotherDevice(arena, device, host);
+      workspaceOnAnotherDevice(arena, host, device);
     }
+  }
+
+  private static void workspaceOnAnotherDevice(Arena arena, Tensor x, Tensor other) {
+    Tensor dw = Tensor.allocate(arena, x.device(), DType.FLOAT32, 4, 4);
+    Tensor there = Tensor.allocate(arena, other.device(), DType.FLOAT32, 1 << 16);
+    Options options = Options.defaults().withWorkspace(there);
+    String message =
+        assertThrows(
+                IllegalArgumentException.class,
+                () -> Dxdw.dw(x, x, dw, 2, Reduction.DETERMINISTIC, options))
+            .getMessage();
+    assertEquals(
+        "workspace: float32[65536] strides [1] is on "
+            + other.device()
+            + ", the operands are on "
+            + x.device(),
+        message);
+    Dxdw.dw(x, x, dw, 2, Reduction.DETERMINISTIC, Options.defaults());
   }
 
   @Test

@@ -241,10 +241,7 @@ public final class Frame {
     long bytes = workspace == null ? 0 : workspace.count() * workspace.type.byteSize();
     put(words + WORKSPACE, 0);
     if (bytes != 0) {
-      if (workspace.segment.isReadOnly()) {
-        clear();
-        throw new IllegalArgumentException("workspace: " + workspace.describe() + " is read-only");
-      }
+      checkWorkspace(workspace);
       put(words + WORKSPACE, workspace.address + workspace.byteOffset);
       if (hold5 == MemorySegment.NULL) {
         // Functions with six operands use no workspace.
@@ -254,6 +251,27 @@ public final class Frame {
     put(words + WORKSPACE_BYTES, bytes);
     options = optionsMemory;
     return this;
+  }
+
+  /** The native library sees of a workspace its address alone. */
+  private void checkWorkspace(View workspace) {
+    long place = ALL.get(ValueLayout.JAVA_LONG_UNALIGNED, base + PLACE);
+    if (workspace.segment.isReadOnly()) {
+      throw refused(workspace, "is read-only");
+    }
+    if (workspace.placeWord != place) {
+      String where = deviceName(workspace.placeWord);
+      throw refused(workspace, "is on " + where + ", the operands are on " + deviceName(place));
+    }
+  }
+
+  private IllegalArgumentException refused(View workspace, String why) {
+    clear();
+    return new IllegalArgumentException("workspace: " + workspace.describe() + " " + why);
+  }
+
+  private static String deviceName(long place) {
+    return (int) place == Devices.CPU ? "cpu" : "cuda:" + (place >>> 32);
   }
 
   /** Has the calls of this thread planned, not made, until null is given; returns what was set. */
@@ -336,7 +354,7 @@ public final class Frame {
     event.function = Functions.name(function);
     event.operands = Functions.operands(function, operands);
     long place = memory.get(ValueLayout.JAVA_LONG, PLACE);
-    event.device = (int) place == Devices.CPU ? "cpu" : "cuda:" + (place >>> 32);
+    event.device = deviceName(place);
     if (function != COPY) {
       Native.explain(function, operands, split, deterministic, options, plan);
       event.kernel = dxdw_plan.kernel(plan).getString(0);
