@@ -663,5 +663,13 @@ void run_product_in(const Product &p, const Plan &plan, char *scratch) {
   run_blocks(s, plan.threads, scratch, scratch + s.packed_b_bytes());
 }
 
+Status run(const Product &p) {
+  if (is_small(p)) {
+    run_small(p);
+    return DXDW_OK;
+  }
+  return run_product(p, plan_product(p), {DXDW_CPU, 0, nullptr, nullptr, 0});
+}
+
 }  // namespace cpu
 }  // namespace dxdw

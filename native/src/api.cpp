@@ -26,8 +26,8 @@ Status make_plan(const Call &call, Plan *plan) {
   return DXDW_OK;
 }
 
-Status launch(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
-              const dxdw_options *options) {
+Status launch_checked(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
+                      const dxdw_options *options) {
   Call call;
   DXDW_TRY(check_call(function, operands, split, deterministic, options, &call));
   if (call.empty) return DXDW_OK;
@@ -35,6 +35,20 @@ Status launch(int32_t function, const dxdw_tensor *const *operands, int32_t spli
   DXDW_TRY(make_plan(call, &plan));
   if (call.context.workspace != nullptr) DXDW_TRY(check_workspace(call, operands, plan.workspace_bytes));
   return on_cpu(call) ? cpu::run(call, plan) : cuda::run(call, plan);
+}
+
+bool may_be_plain(int32_t function, const dxdw_options *options) {
+  static_assert(DXDW_Y == 0 && DXDW_DX == 1 && DXDW_DW == 2, "products come first");
+  return options == nullptr && static_cast<uint32_t>(function) <= DXDW_DW;
+}
+
+Status launch(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
+              const dxdw_options *options) {
+  Product product;
+  if (may_be_plain(function, options) &&
+      plain_product(function, operands[0], operands[1], operands[2], split, deterministic, &product))
+    return cpu::run(product);
+  return launch_checked(function, operands, split, deterministic, options);
 }
 
 void explain_empty(dxdw_plan *out) {
@@ -169,13 +183,17 @@ int32_t weighted_sum_bwd(const dxdw_tensor *x, const dxdw_tensor *w, const dxdw_
 int32_t dxdw_call(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,
                   const dxdw_options *options, const void *, const void *, const void *, const void *, const void *,
                   const void *) {
+  Product product;
+  if (may_be_plain(function, options) && operands != nullptr &&
+      plain_product(function, operands, operands + 1, operands + 2, split, deterministic, &product))
+    return cpu::run(product);
   if (function == DXDW_COPY) {
     DXDW_TRY(check_pointer(operands, "operands"));
     return dxdw_copy(operands, operands + 1, options);
   }
   const dxdw_tensor *pointers[8];
   DXDW_TRY(spread(function, operands, pointers));
-  return launch(function, pointers, split, deterministic, options);
+  return launch_checked(function, pointers, split, deterministic, options);
 }
 
 int32_t dxdw_explain(int32_t function, const dxdw_tensor *operands, int32_t split, int32_t deterministic,

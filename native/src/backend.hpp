@@ -21,6 +21,8 @@ namespace cpu {
 Plan plan(const Call &call);
 void explain(const Call &call, const Plan &plan, dxdw_plan *out);
 Status run(const Call &call, const Plan &plan);
+// A product without workspace, planned on the way.
+Status run(const Product &product);
 Status copy(const Copy &copy);
 
 }  // namespace cpu

@@ -145,80 +145,6 @@ Status check_backward(const Asked &asked, Operand *o, Call *call) {
   return DXDW_OK;
 }
 
-// ---- The short way for the common call ----
-//
-// A small product costs less than its checks. So what is plainly right, dense or padded matrices on the CPU with
-// default options, is accepted with few comparisons; whatever is not goes through the checks above, which also find the
-// words for what is wrong.
-
-// Sizes and strides below this can't overflow anything.
-constexpr int kPlainBits = 30;
-
-constexpr uint64_t word_of(uint64_t low, uint64_t high) { return low | high << 32; }
-
-// The words that device_type and device_id, and ndim and dtype, make.
-constexpr uint64_t kOnCpu = word_of(DXDW_CPU, 0);
-constexpr uint64_t kMatrixF32 = word_of(2, DXDW_FLOAT | 32 << 8 | 1 << 16);
-constexpr uint64_t kMatrixF16 = word_of(2, DXDW_FLOAT | 16 << 8 | 1 << 16);
-constexpr uint64_t kMatrixBf16 = word_of(2, DXDW_BFLOAT | 16 << 8 | 1 << 16);
-
-uint64_t word_at(const int32_t *p) {
-  uint64_t word;
-  memcpy(&word, p, sizeof word);
-  return word;
-}
-
-// A non-empty matrix with strides that are not negative, and where its bytes end.
-bool plain_matrix(const dxdw_tensor *t, Matrix *m, uint64_t *end) {
-  if (t == nullptr || word_at(&t->device_type) != kOnCpu) return false;
-  const uint64_t type = word_at(&t->ndim);
-  m->type = type == kMatrixF32 ? DType::f32 : type == kMatrixF16 ? DType::f16 : DType::bf16;
-  if (m->type == DType::bf16 && type != kMatrixBf16) return false;
-  if (t->data == nullptr || t->shape == nullptr) return false;
-  m->rows = t->shape[0];
-  m->cols = t->shape[1];
-  m->row_stride = t->strides == nullptr ? m->cols : t->strides[0];
-  m->col_stride = t->strides == nullptr ? 1 : t->strides[1];
-  const uint64_t rows = static_cast<uint64_t>(m->rows), cols = static_cast<uint64_t>(m->cols);
-  const uint64_t strides = static_cast<uint64_t>(m->row_stride | m->col_stride);
-  if (((rows - 1) | (cols - 1) | strides) >> kPlainBits != 0) return false;
-  m->data = address_of(t);
-  const int64_t item = size_of(m->type), last = (m->rows - 1) * m->row_stride + (m->cols - 1) * m->col_stride;
-  *end = reinterpret_cast<uint64_t>(m->data) + static_cast<uint64_t>((last + 1) * item);
-  return (reinterpret_cast<uint64_t>(m->data) & static_cast<uint64_t>(item - 1)) == 0;
-}
-
-bool plain_product(int32_t function, const dxdw_tensor *const *tensors, int32_t split, int32_t deterministic,
-                   Call *call) {
-  Matrix first, second, out;
-  uint64_t first_end, second_end, out_end;
-  if (!plain_matrix(tensors[0], &first, &first_end) || !plain_matrix(tensors[1], &second, &second_end) ||
-      !plain_matrix(tensors[2], &out, &out_end))
-    return false;
-  Product &p = call->product;
-  p.a = function == DXDW_DW ? first.transposed() : first;
-  p.b = function == DXDW_DX ? second.transposed() : second;
-  p.c = out;
-  const auto address = [](const Matrix &m) { return reinterpret_cast<uint64_t>(m.data); };
-  const bool fits = p.a.cols == p.b.rows && p.c.rows == p.a.rows && p.c.cols == p.b.cols;
-  const bool types = first.type == second.type && (out.type == DType::f32 || out.type == first.type);
-  const bool distinct = out.col_stride > 0 && (out.rows == 1 || out.row_stride > (out.cols - 1) * out.col_stride);
-  const bool apart = (out_end <= address(first) || first_end <= address(out)) &&
-                     (out_end <= address(second) || second_end <= address(out));
-  const bool slices = function != DXDW_DW || (split >= 0 && split <= p.a.cols && (deterministic | 1) == 1);
-  if (!(fits && types && distinct && apart && slices)) return false;
-  p.add = function == DXDW_DW;
-  p.precision = DXDW_PRECISION_DEFAULT;
-  p.batch_invariant = false;
-  p.split = function == DXDW_DW ? split : 1;
-  p.deterministic = function != DXDW_DW || deterministic == 1;
-  call->function = function;
-  call->family = Family::product;
-  call->empty = false;
-  call->context = {DXDW_CPU, 0, nullptr, nullptr, 0};
-  return true;
-}
-
 // ---- All functions ----
 
 constexpr OperandRule in(const char *name) { return {name, false, false, false}; }
@@ -289,9 +215,6 @@ int operand_count(int32_t function) {
 
 Status check_call(int32_t function, const dxdw_tensor *const *tensors, int32_t split, int32_t deterministic,
                   const dxdw_options *options, Call *call) {
-  if (options == nullptr && function >= DXDW_Y && function <= DXDW_DW &&
-      plain_product(function, tensors, split, deterministic, call))
-    return DXDW_OK;
   if (operand_count(function) == 0)
     return fail(DXDW_INVALID_ARGUMENT, "function: %d is outside 0 to %d", function, kFunctionCount - 1);
   const Function &asked = kFunctions[function];
@@ -373,6 +296,84 @@ Status check_copy(const dxdw_tensor *source, const dxdw_tensor *destination, con
     copy->source_strides[0] = copy->destination_strides[0] = 1;
   }
   return DXDW_OK;
+}
+
+// ---- The short way for the common call ----
+//
+// A small product costs less than its checks. So what is plainly right, dense or padded matrices on the CPU with
+// default options, is accepted with few comparisons; whatever is not goes through the checks above, which also find the
+// words for what is wrong.
+
+namespace {
+
+// Sizes and strides below this can't overflow anything.
+constexpr int kPlainBits = 30;
+
+constexpr uint64_t word_of(uint64_t low, uint64_t high) { return low | high << 32; }
+
+// The words that device_type and device_id, and ndim and dtype, make.
+constexpr uint64_t kOnCpu = word_of(DXDW_CPU, 0);
+constexpr uint64_t kMatrixF32 = word_of(2, DXDW_FLOAT | 32 << 8 | 1 << 16);
+constexpr uint64_t kMatrixF16 = word_of(2, DXDW_FLOAT | 16 << 8 | 1 << 16);
+constexpr uint64_t kMatrixBf16 = word_of(2, DXDW_BFLOAT | 16 << 8 | 1 << 16);
+
+inline uint64_t word_at(const int32_t *p) {
+  uint64_t word;
+  memcpy(&word, p, sizeof word);
+  return word;
+}
+
+// Takes a non-empty matrix with strides that are not negative, or, where `turned`, its transposed; returns where its
+// bytes end, 0 for whatever is not plain.
+uint64_t take_plain(const dxdw_tensor *t, bool turned, Matrix *m) {
+  const uint64_t type = word_at(&t->ndim);
+  const bool is_f32 = type == kMatrixF32;
+  if (word_at(&t->device_type) != kOnCpu || (!is_f32 && type != kMatrixF16 && type != kMatrixBf16)) return 0;
+  if (t->data == nullptr || t->shape == nullptr) return 0;
+  const int64_t rows = t->shape[0], cols = t->shape[1];
+  int64_t row_stride = cols, col_stride = 1;
+  if (t->strides != nullptr) {
+    row_stride = t->strides[0];
+    col_stride = t->strides[1];
+  }
+  if (static_cast<uint64_t>((rows - 1) | (cols - 1) | row_stride | col_stride) >> kPlainBits != 0) return 0;
+  m->data = address_of(t);
+  m->type = is_f32 ? DType::f32 : type == kMatrixF16 ? DType::f16 : DType::bf16;
+  m->rows = turned ? cols : rows;
+  m->cols = turned ? rows : cols;
+  m->row_stride = turned ? col_stride : row_stride;
+  m->col_stride = turned ? row_stride : col_stride;
+  const uint64_t start = reinterpret_cast<uint64_t>(m->data), item = is_f32 ? 4 : 2;
+  if ((start & (item - 1)) != 0) return 0;
+  return start + static_cast<uint64_t>((rows - 1) * row_stride + (cols - 1) * col_stride + 1) * item;
+}
+
+}  // namespace
+
+bool plain_product(int32_t function, const dxdw_tensor *first, const dxdw_tensor *second, const dxdw_tensor *out,
+                   int32_t split, int32_t deterministic, Product *p) {
+  if (first == nullptr || second == nullptr || out == nullptr) return false;
+  const bool is_dw = function == DXDW_DW;
+  const uint64_t a_end = take_plain(first, is_dw, &p->a), b_end = take_plain(second, function == DXDW_DX, &p->b),
+                 c_end = take_plain(out, false, &p->c);
+  if (a_end == 0 || b_end == 0 || c_end == 0) return false;
+  if (p->a.cols != p->b.rows || p->c.rows != p->a.rows || p->c.cols != p->b.cols) return false;
+  if (p->a.type != p->b.type || (p->c.type != DType::f32 && p->c.type != p->a.type)) return false;
+  if (p->c.col_stride == 0 || (p->c.rows > 1 && p->c.row_stride <= (p->c.cols - 1) * p->c.col_stride)) return false;
+  const auto start = [](const Matrix &m) { return reinterpret_cast<uint64_t>(m.data); };
+  if (c_end > start(p->a) && a_end > start(p->c)) return false;
+  if (c_end > start(p->b) && b_end > start(p->c)) return false;
+  p->split = 1;
+  p->deterministic = true;
+  if (is_dw) {
+    if (split < 0 || split > p->a.cols || (deterministic | 1) != 1) return false;
+    p->split = split;
+    p->deterministic = deterministic == 1;
+  }
+  p->add = is_dw;
+  p->precision = DXDW_PRECISION_DEFAULT;
+  p->batch_invariant = false;
+  return true;
 }
 
 }  // namespace dxdw

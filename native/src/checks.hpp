@@ -10,6 +10,11 @@ namespace dxdw {
 Status check_call(int32_t function, const dxdw_tensor *const *operands, int32_t split, int32_t deterministic,
                   const dxdw_options *options, Call *call);
 
+// The short way for Y, dX and dW without options: true, and *product is what a kernel may trust, where all is plainly right
+// and on the CPU. Otherwise check_call has to look.
+bool plain_product(int32_t function, const dxdw_tensor *first, const dxdw_tensor *second, const dxdw_tensor *out,
+                   int32_t split, int32_t deterministic, Product *product);
+
 Status check_copy(const dxdw_tensor *source, const dxdw_tensor *destination, const dxdw_options *options, Copy *copy,
                   Context *context);
 
