@@ -4,7 +4,8 @@
 //
 // A row shows the median and, in brackets, the 10th and 90th percentile of the time of one call, and the ratio of the
 // best peer's median to ours (above 1: we are faster), then the same of the shortest times. With one thread the time is
-// that of the processor, with more it is the wall's. --filter keeps rows whose name contains TEXT, --threads those with N
+// that of the processor, with more it is the wall's. Rows "rested" are of single calls, each after a rest, from which all
+// threads have to wake. --filter keeps rows whose name contains TEXT, --threads those with N
 // threads.
 // Variables that steer the peers (OPENBLAS_..., OMP_..., DNNL_...) are removed from the environment first: a core type
 // or a thread count set there for another purpose would make a slow peer.
@@ -57,6 +58,17 @@ double quantile(const std::vector<double> &sorted, double q) {
   return below + 1 < sorted.size() ? sorted[below] * (1 - rest) + sorted[below + 1] * rest : sorted[below];
 }
 
+// Of one call, from samples that are sorted meanwhile.
+std::vector<Times> times_of(const std::vector<Contender> &contenders, std::vector<std::vector<double>> *samples) {
+  std::vector<Times> times;
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    std::vector<double> &own = (*samples)[i];
+    std::sort(own.begin(), own.end());
+    times.push_back({contenders[i].name, quantile(own, 0.5), quantile(own, 0.1), quantile(own, 0.9), own.front()});
+  }
+  return times;
+}
+
 // All contenders in turn, again and again; each sample follows an untimed call that brings back the caches. With
 // several threads some time goes by before it, so that another contender's idle threads have stopped spinning; then calls
 // go untimed until the system has spread the contender's own threads over the cores, which takes some milliseconds after
@@ -86,13 +98,23 @@ std::vector<Times> take_turns(const std::vector<Contender> &contenders, int thre
       for (int64_t call = 0; call < calls[i]; ++call) contenders[i].run();
       samples[i].push_back((seconds_now(threads) - start) / static_cast<double>(calls[i]));
     }
-  std::vector<Times> times;
-  for (size_t i = 0; i < contenders.size(); ++i) {
-    std::sort(samples[i].begin(), samples[i].end());
-    times.push_back({contenders[i].name, quantile(samples[i], 0.5), quantile(samples[i], 0.1),
-                     quantile(samples[i], 0.9), samples[i].front()});
-  }
-  return times;
+  return times_of(contenders, &samples);
+}
+
+// Single calls in turn, each after a rest in which all threads fall asleep.
+std::vector<Times> take_turns_rested(const std::vector<Contender> &contenders) {
+  constexpr useconds_t kRest = 30000;
+  const int repeats = 5 * settings.repeats;
+  std::vector<std::vector<double>> samples(contenders.size());
+  for (const Contender &c : contenders) c.run();
+  for (int repeat = 0; repeat < repeats; ++repeat)
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      usleep(kRest);
+      const double start = seconds_now(2);
+      contenders[i].run();
+      samples[i].push_back(seconds_now(2) - start);
+    }
+  return times_of(contenders, &samples);
 }
 
 // ---- Reporting ----
@@ -319,6 +341,31 @@ void product_row(int32_t function, const Shape &s, Type type, bool add, int thre
     contenders.push_back({peer.name, peer.run});
   const double operations = 2.0 * static_cast<double>(s.t) * static_cast<double>(s.k) * static_cast<double>(s.n);
   report(name, threads, "GFLOP/s", operations, take_turns(contenders, threads), function == DXDW_DW ? s.aim_dw : 1.0);
+}
+
+// One call after a rest: how soon helpers are there.
+void rested_row(int32_t function, const Shape &s, int threads) {
+  const std::string name = name_of("rested", s, kNames[function], Type::f32);
+  if (!wanted(name, threads)) return;
+  int64_t sizes[3][2];
+  sizes_of(function, s, sizes);
+  Buffer a(sizes[0][0] * sizes[0][1], Type::f32), b(sizes[1][0] * sizes[1][1], Type::f32),
+      c(sizes[2][0] * sizes[2][1], Type::f32);
+  View a_view(a.data(), Type::f32, {sizes[0][0], sizes[0][1]}), b_view(b.data(), Type::f32, {sizes[1][0], sizes[1][1]});
+  View c_view(c.data(), Type::f32, {sizes[2][0], sizes[2][1]});
+  const dxdw_options options = options_of(DXDW_ASSIGN);
+  const auto with_threads = [&](int32_t own) {
+    return [&, own] {
+      check(dxdw_set_threads(own));
+      launch(function, a_view, b_view, c_view, &options);
+    };
+  };
+  std::vector<Contender> contenders = {{"dxdw", with_threads(threads)}, {"dxdw, one thread", with_threads(1)}};
+  for (Peer &peer :
+       peers_for({function, s.t, s.k, s.n, Type::f32, Type::f32, a.data(), b.data(), c.data(), false}, threads))
+    contenders.push_back({peer.name, peer.run});
+  const double operations = 2.0 * static_cast<double>(s.t) * static_cast<double>(s.k) * static_cast<double>(s.n);
+  report(name, threads, "GFLOP/s", operations, take_turns_rested(contenders), 1.0);
 }
 
 // The same product from operands that lie otherwise; dense ones are the peer.
@@ -548,6 +595,8 @@ int main(int count, char **arguments) {
     for (int shape = 0; shape < 3; ++shape)
       for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW})
         for (int variant = 0; variant < 4; ++variant) strided_row(function, kShapes[shape], type, variant, 1);
+  if (most > 1)
+    for (int32_t function : {DXDW_Y, DXDW_DW}) rested_row(function, kShapes[3], most);
   for (int shape : {2, 3, 4}) option_rows(kShapes[shape], most);
   for (int threads = 1; threads <= most; ++threads)
     for (const Sum &sum : {Sum{65536, 1024, Type::f32}, Sum{65536, 2048, Type::bf16}, Sum{1048576, 64, Type::f32},

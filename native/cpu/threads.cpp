@@ -4,7 +4,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 
 #include <atomic>
 
@@ -35,6 +39,7 @@ struct Job {
   void *context;
   int64_t count;
   int32_t most_helpers;
+  int cpu;  // that the caller was on
   std::atomic<int64_t> next{0};
   std::atomic<int32_t> slots{1};    // 0 is the caller's
   std::atomic<int32_t> helpers{0};  // workers inside; changed under the lock
@@ -43,12 +48,20 @@ struct Job {
 
 constexpr int kSpins = 2000;  // some ten microseconds: the next call of a caller in a loop finds the workers awake
 constexpr size_t kStack = 256 << 10;
+// By then a helper that woke on a core of its own has come.
+constexpr int64_t kLateNanoseconds = 60000;
+
+struct Worker {
+  int32_t thread;  // its number for the system
+  bool free;       // without a part in any job, asleep or awake; changed under the lock
+};
 
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t work_arrived = PTHREAD_COND_INITIALIZER;
 pthread_cond_t helper_left = PTHREAD_COND_INITIALIZER;
 Job *jobs = nullptr;
-int32_t workers = 0;
+Worker workers[kMostThreads];
+int32_t hired = 0;
 std::atomic<uint32_t> arrivals{0};
 std::atomic<int32_t> wanted{0};  // 0 = what the machine allows
 
@@ -60,12 +73,79 @@ void relax() {
 #endif
 }
 
+// ---- Where threads run ----
+//
+// The system may wake a helper on its caller's core, though another is idle, and then takes milliseconds to part them: the
+// helper waits there for the caller to be interrupted, or interrupts it itself. So one that finds itself on its caller's
+// core leaves it, and a caller sends away those that have not come.
+
+#if defined(__linux__)
+
+int32_t this_thread() { return static_cast<int32_t>(syscall(SYS_gettid)); }
+
+int this_cpu() { return sched_getcpu(); }
+
+// Has a thread (0: the calling one) leave a core for any other that it may run on. What it may run on is as before
+// afterwards. Not for several callers and one thread at a time.
+void leave(int32_t thread, int cpu) {
+  cpu_set_t allowed;
+  if (cpu < 0 || sched_getaffinity(thread, sizeof allowed, &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<size_t>(cpu), &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(thread, sizeof others, &others) != 0) return;
+  sched_setaffinity(thread, sizeof allowed, &allowed);
+}
+
+#else
+
+int32_t this_thread() { return 0; }
+int this_cpu() { return -1; }
+void leave(int32_t, int) {}
+
+#endif
+
+int64_t nanoseconds_now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{1000000000} * now.tv_sec + now.tv_nsec;
+}
+
+// Under the lock.
+void send_free_ones_away(const Job &job) {
+  int32_t left = job.most_helpers;
+  for (int32_t i = 0; i < hired && left > 0; ++i)
+    if (workers[i].free) {
+      leave(workers[i].thread, job.cpu);
+      --left;
+    }
+}
+
+// ---- Jobs ----
+
+bool work_once(Job *job, int32_t slot) {
+  const int64_t index = job->next.fetch_add(1, std::memory_order_relaxed);
+  if (index >= job->count) return false;
+  job->task(job->context, index, slot);
+  return true;
+}
+
 void work(Job *job, int32_t slot) {
-  for (;;) {
-    const int64_t index = job->next.fetch_add(1, std::memory_order_relaxed);
-    if (index >= job->count) return;
-    job->task(job->context, index, slot);
+  while (work_once(job, slot)) {
   }
+}
+
+// The caller's part.
+void work_and_watch(Job *job) {
+  const int64_t late = nanoseconds_now() + kLateNanoseconds;
+  while (job->slots.load(std::memory_order_relaxed) == 1) {
+    if (!work_once(job, 0)) return;
+    if (nanoseconds_now() < late) continue;
+    pthread_mutex_lock(&lock);
+    send_free_ones_away(*job);
+    pthread_mutex_unlock(&lock);
+    break;
+  }
+  work(job, 0);
 }
 
 // Under the lock: a job that still has tasks and room for a helper.
@@ -88,9 +168,13 @@ void enter_default_float_mode() {
 #endif
 }
 
-void *worker(void *) {
+void *worker(void *argument) {
+  Worker *const self = static_cast<Worker *>(argument);
   enter_default_float_mode();
   pthread_mutex_lock(&lock);
+  self->thread = this_thread();
+  self->free = true;
+  bool moved = false;  // for the job that it is about to join
   for (;;) {
     Job *job = find_job();
     if (job == nullptr) {
@@ -99,13 +183,27 @@ void *worker(void *) {
       for (int i = 0; i < kSpins && arrivals.load(std::memory_order_relaxed) == seen; ++i) relax();
       pthread_mutex_lock(&lock);
       if (arrivals.load(std::memory_order_relaxed) == seen) pthread_cond_wait(&work_arrived, &lock);
+      moved = false;
       continue;
     }
+    self->free = false;
+    if (!moved && job->cpu == this_cpu()) {
+      // Before it takes part, for the caller waits for those who do.
+      const int cpu = job->cpu;
+      moved = true;
+      pthread_mutex_unlock(&lock);
+      leave(0, cpu);
+      pthread_mutex_lock(&lock);
+      self->free = true;
+      continue;
+    }
+    moved = false;
     job->helpers.fetch_add(1, std::memory_order_relaxed);
     const int32_t slot = job->slots.fetch_add(1, std::memory_order_relaxed);
     pthread_mutex_unlock(&lock);
     work(job, slot);
     pthread_mutex_lock(&lock);
+    self->free = true;
     if (job->helpers.fetch_sub(1, std::memory_order_release) == 1) pthread_cond_broadcast(&helper_left);
   }
   return nullptr;
@@ -114,20 +212,20 @@ void *worker(void *) {
 // Under the lock. A thread that can't be had is done without. Workers take no signals: handlers are the caller's, for
 // the caller's threads.
 void hire(int32_t needed) {
-  if (workers >= needed) return;
+  if (hired >= needed) return;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (workers < needed) {
+  while (hired < needed) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, kStack);
     pthread_t thread;
-    const int failed = pthread_create(&thread, &attributes, worker, nullptr);
+    const int failed = pthread_create(&thread, &attributes, worker, &workers[hired]);
     pthread_attr_destroy(&attributes);
     if (failed) break;
-    ++workers;
+    ++hired;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -169,6 +267,7 @@ void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, 
   job.context = context;
   job.count = count;
   job.most_helpers = threads - 1;
+  job.cpu = this_cpu();
   pthread_mutex_lock(&lock);
   hire(threads - 1);
   job.link = jobs;
@@ -177,7 +276,7 @@ void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, 
   pthread_cond_broadcast(&work_arrived);
   pthread_mutex_unlock(&lock);
 
-  work(&job, 0);
+  work_and_watch(&job);
 
   for (int i = 0; i < kSpins && job.helpers.load(std::memory_order_acquire) != 0; ++i) relax();
   pthread_mutex_lock(&lock);

@@ -1,8 +1,19 @@
-// Many callers at once, callers with little stack, and what the pool does for small calls. Guards against scratch that
-// two calls share, deadlocks of the pool, and products that wake threads for nothing.
+// Many callers at once, callers with little stack, what the pool does for small calls, and where its threads may run.
+// Guards against scratch that two calls share, deadlocks of the pool, products that wake threads for nothing, and helpers
+// that are kept from cores, or put on cores, that the process did not say.
+#include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <atomic>
+#include <map>
 
 #include "harness.hpp"
 
@@ -194,6 +205,92 @@ void pool_is_left_asleep() {
   CHECK(dxdw_counter(DXDW_COUNTER_POOL_JOBS) == before, "the thread pool was used though one thread is allowed");
 }
 
+// ---- Where helpers may run ----
+
+// The cores that each thread of this process may run on.
+std::map<int, std::string> cores_of_threads() {
+  std::map<int, std::string> all;
+  DIR *const tasks = opendir("/proc/self/task");
+  CHECK(tasks != nullptr, "/proc/self/task can't be read");
+  while (const dirent *entry = readdir(tasks)) {
+    cpu_set_t set;
+    const int thread = atoi(entry->d_name);
+    if (thread == 0 || sched_getaffinity(thread, sizeof set, &set) != 0) continue;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &set)) all[thread] += std::to_string(cpu) + " ";
+  }
+  closedir(tasks);
+  return all;
+}
+
+// Calls after rests, when helpers wake and may be moved.
+void compute_after_rests(int32_t threads, int rounds) {
+  Large large;
+  CHECK_OK(dxdw_set_threads(1));
+  large.compute(&large.serial_y, &large.serial_dw);
+  CHECK_OK(dxdw_set_threads(threads));
+  for (int round = 0; round < rounds; ++round) {
+    usleep(2000);
+    Values y, dw;
+    large.compute(&y, &dw);
+    if (y != large.serial_y || dw != large.serial_dw) FAIL("results differ after a rest");
+  }
+}
+
+// The caller and three helpers at least, all where the process may run.
+void check_cores() {
+  const std::map<int, std::string> all = cores_of_threads();
+  CHECK(all.size() >= 4, "%zu threads, expected the caller and three helpers", all.size());
+  const std::string &process = all.at(getpid());
+  for (const auto &[thread, cores] : all)
+    CHECK(cores == process, "a thread may run on cores %s, the process on %s", cores.c_str(), process.c_str());
+}
+
+void helpers_keep_their_cores(int rounds) {
+  compute_after_rests(4, rounds);
+  check_cores();
+}
+
+// Runs body in a process of its own, before this one has helpers.
+void apart(void (*body)()) {
+  fflush(stdout);
+  const pid_t child = fork();
+  CHECK(child >= 0, "no process");
+  if (child == 0) {
+    body();
+    exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && status == 0, "the process of its own ended with status 0x%x", status);
+}
+
+void one_core_is_enough() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "can't be restricted to one core");
+  compute_after_rests(4, 10);
+  check_cores();
+}
+
+// As in a sandbox that lets no thread be moved.
+void moving_is_not_needed() {
+  const auto number = [](uint16_t code, uint32_t k) { return sock_filter{code, 0, 0, k}; };
+  const auto refuse = [](uint32_t call) { return sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call}; };
+  sock_filter filter[] = {number(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), refuse(SYS_sched_setaffinity),
+                          number(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          number(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    printf("threads that can't be moved: not tested, for this system has no filters of system calls\n");
+    return;
+  }
+  cpu_set_t set;
+  CHECK(sched_getaffinity(0, sizeof set, &set) == 0 && sched_setaffinity(0, sizeof set, &set) != 0,
+        "nothing is refused");
+  compute_after_rests(4, 10);
+}
+
 // Messages belong to the thread that failed.
 void messages_stay_apart() {
   Literal x(Type::f32, {2, 3}, 1.0f);
@@ -216,12 +313,15 @@ int main(int count, char **arguments) {
   const int rounds = count > 1 ? atoi(arguments[1]) : 20;
   report_faults();
   alarm(600);  // a deadlock ends the test
+  apart(one_core_is_enough);
+  apart(moving_is_not_needed);
   messages_stay_apart();
   pool_is_left_asleep();
   many_callers(rounds);
   large_products_meet(rounds);
   thread_count_changes_meanwhile(rounds * 3);
   little_stack();
+  helpers_keep_their_cores(rounds * 2);
   printf("passed, level %s\n", dxdw_simd_level());
   return 0;
 }
