@@ -37,6 +37,8 @@ constexpr int64_t kPackedBytes = 8 << 20;
 constexpr int64_t kStepPanels = 32;
 // Below so many multiply-adds a thread more costs more than it brings.
 constexpr int64_t kWorkPerThread = 1 << 18;
+// Rows of A in place need not fit a cache: so many multiply-adds a task, of so many rows at most.
+constexpr int64_t kWorkPerTask = 1 << 20, kMostRows = 1024;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
 constexpr int64_t kDirectUses = 8;
 // The same where both have the contraction outermost, as dW's operands do: so many micro-tiles down and across.
@@ -165,7 +167,11 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   }
 
   // Tasks: rows first, in equal parts that fit the cache; columns too where rows are few.
-  const int64_t row_parts = ceil_div(s.c.rows, few && s.b_direct ? kNearRows : kPackedRows);
+  const int64_t worth_a_task = kWorkPerTask / std::max<int64_t>(1, s.c.cols * std::min(kBlock, p.contraction()));
+  const int64_t part_rows = few && s.b_direct ? kNearRows
+                            : s.a_direct      ? std::max(kPackedRows, std::min(kMostRows, worth_a_task))
+                                              : kPackedRows;
+  const int64_t row_parts = ceil_div(s.c.rows, part_rows);
   s.row_tasks = std::min(s.row_panels, ceil_div(row_parts, threads) * threads);
   s.col_tasks = 1;
   if (s.finish != Finish::direct) s.col_tasks = ceil_div(s.step_panels, kScratchCols / k.nr);
@@ -211,7 +217,8 @@ struct Run {
   Blocks s;
   char *packed_b;
   char *slots;
-  std::atomic<int64_t> finished{0};
+  // On a line of its own: all threads write it, and read the rest.
+  alignas(64) std::atomic<int64_t> finished{0};
 };
 
 Lines lines_of_a(const Blocks &s, int64_t row, int64_t rows, int64_t k, int64_t depth) {
