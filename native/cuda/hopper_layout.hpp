@@ -24,7 +24,17 @@ constexpr int kConsumers = 2;              // warpgroups that multiply and store
 constexpr int kMostShared = 232448;        // what a block may have
 
 // Do the two warpgroups take whole tiles in turn?
-DXDW_BOTH constexpr bool is_ping_pong(int tile_n) { return tile_n == 128; }
+DXDW_BOTH constexpr bool is_ping_pong(int tile_n) { return tile_n == 128 || tile_n == 160; }
+
+// Do results wait in registers while the next tile is multiplied?
+DXDW_BOTH constexpr bool is_held(int tile_n) { return tile_n == 256; }
+
+// Are rows of the result contiguous in memory, not columns? Then a sub-tile is 80 columns of 64 rows.
+DXDW_BOTH constexpr bool is_turned(int tile_n) { return tile_n == 160; }
+constexpr int kTurnedColumns = 80;
+constexpr int kTurnedBytes = kTurnedColumns * kLine;
+
+DXDW_BOTH constexpr int buffer_bytes(int tile_n) { return is_turned(tile_n) ? kTurnedBytes : kStagingBytes; }
 
 DXDW_BOTH constexpr int bytes_b(int tile_n) { return tile_n * kLine; }
 
@@ -38,6 +48,7 @@ struct Layout {
 };
 DXDW_BOTH constexpr Layout layout(int tile_n, bool keeps) {
   if (tile_n == 256) return {4, 2};
+  if (tile_n == 160) return {5, 2};
   if (tile_n == 64) return {8, 2};
   return {keeps ? 4 : 6, 2};
 }
@@ -48,7 +59,7 @@ DXDW_BOTH constexpr int stage_bytes(int tile_n, bool keeps) { return kBytesA + (
 DXDW_BOTH constexpr int shared_bytes(int tile_n, bool keeps) {
   const Layout l = layout(tile_n, keeps);
   return 1024 + (keeps ? kPanel * (bytes_b(tile_n) + 8) : 0) + l.stages * (stage_bytes(tile_n, keeps) + 16) +
-         kConsumers * l.buffers * kStagingBytes;
+         kConsumers * l.buffers * buffer_bytes(tile_n);
 }
 
 // Where chunk `chunk` (16 bytes) of line `line` stands under the 128-byte swizzle.

@@ -114,6 +114,20 @@ __device__ __forceinline__ void wgmma_wait() {
 
 // ---- Warps, blocks, kernels ----
 
+// A value that all threads of a warp share, so that the compiler knows it.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(~0u, value, 0); }
+
+// True in one thread of a whole warp; the compiler knows what that means.
+__device__ __forceinline__ bool elect_one() {
+  uint32_t elected;
+  asm volatile(
+      "{.reg .pred one;\n"
+      "elect.sync _|one, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, one;}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -163,6 +177,14 @@ __device__ __forceinline__ void let_next_kernel_start() {
 
 __device__ __forceinline__ void store_matrices(uint32_t shared, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(r0), "r"(r1),
+               "r"(r2), "r"(r3)
+               : "memory");
+}
+
+// The same, each matrix transposed.
+__device__ __forceinline__ void store_matrices_turned(uint32_t shared, uint32_t r0, uint32_t r1, uint32_t r2,
+                                                      uint32_t r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(r0), "r"(r1),
                "r"(r2), "r"(r3)
                : "memory");
 }

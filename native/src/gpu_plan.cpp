@@ -23,7 +23,9 @@ constexpr double kMemoryBytesPerCycle = 2400;   // 4.2 TB/s at 1.75 GHz
 constexpr double kOffGridBytesPerCycle = 28;    // loads of a multiprocessor
 constexpr int64_t kLeastTilesPerSlice = 8;      // k-tiles
 constexpr int64_t kFewTiles = 8;                // k-tiles of a contraction that memory outlasts: up to 512
+constexpr int64_t kShortTiles = 4;              // k-tiles of which a block can keep 256 columns
 constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 cache
+constexpr double kNever = 1e30;                 // cycles of what was forced not to be
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -80,14 +82,15 @@ Pace pace_of(const ProductPlan &p, int64_t rounds, int64_t k_tiles, bool floats)
   if (p.kernel == kBf16x3) return {6 * ideal, store, store};  // products of parts
   Pace pace;
   if (p.tile_n == 256) {
-    pace = {ideal, floats ? 8500.0 : 3700.0, floats ? 8000.0 : 2800.0};
+    // Of float32 results half are stored before the next tile, of 16-bit ones none, but loads fall behind.
+    const double between = !floats ? 3500 : k_tiles <= kFewTiles ? 8500 : 5500;
+    pace = {1.05 * ideal, between, floats ? 8000.0 : 2800.0};
+  } else if (p.tile_n == 160) {
+    pace = {1.045 * ideal, 700, 2900};
   } else if (p.tile_n == 128) {
     // Taken in turn: a last tile is stored by one warpgroup.
-    const double between = floats ? 3700 : k_tiles <= 4 ? 2300 : 1500;
-    pace = {ideal * (p.a.contraction_inner ? 1 : 1.07) * (p.b.contraction_inner ? 1 : 1.01), between,
-            !floats       ? 2900.0
-            : rounds == 1 ? 7500.0
-                          : 4000.0};
+    const double between = !floats ? 800 : k_tiles <= kFewTiles ? 3700 : 1500;
+    pace = {ideal * (p.a.contraction_inner ? 1.055 : 1.07), between, !floats ? 2900.0 : rounds == 1 ? 7500.0 : 4000.0};
   } else {
     pace = {1.76 * ideal, floats ? 1700.0 : 1000.0, floats ? 1500.0 : 700.0};
   }
@@ -170,28 +173,87 @@ int64_t best_split(const ProductPlan &p, int32_t multiprocessors) {
   return best;
 }
 
+// TMA writes whole chunks of 16 bytes: rows must end on one. It adds float32 only.
+bool fits_boxes(const Matrix &c, bool add) {
+  const int64_t size = size_of(c.type);
+  const auto whole = [&](int64_t elements) { return elements * size % kVectorBytes == 0; };
+  return c.col_stride == 1 && reinterpret_cast<uint64_t>(c.data) % kVectorBytes == 0 && whole(c.cols) &&
+         (c.rows == 1 || (c.row_stride > 0 && whole(c.row_stride))) && (c.type == DType::f32 || !add);
+}
+
+// Do the slices go to the workspace? There every row is padded.
+bool makes_partials(const Product &w, int64_t split) {
+  return split > 1 && (w.deterministic || w.c.type != DType::f32);
+}
+
+bool stores_boxes(const Product &w, int64_t split) { return makes_partials(w, split) || fits_boxes(w.c, w.add); }
+
 struct TileSize {
   int32_t m, n, k;
 };
 
-// The tile under which the product is over soonest, with the split asked for or the best.
+// The tile under which the product is over soonest, with the split asked for or the best. Returns that time in cycles.
 template <int kCount>
-void choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &chip) {
+double choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &chip) {
   const int64_t contraction = p->work.contraction();
   double best = 0;
   const TileSize *chosen = nullptr;
   for (const TileSize &size : sizes) {
-    if (p->kernel == kHopper && forced.tile_n != 0 && size.n != forced.tile_n) continue;
+    const bool wished = p->kernel != kHopper || forced.tile_n == 0 || size.n == forced.tile_n;
     set_tiles(p, size.m, size.n, size.k);
     const int64_t split =
         p->work.split == 0 ? best_split(*p, chip.multiprocessors) : static_cast<int64_t>(p->work.split);
-    const double cycles = modelled_cycles(*p, split, contraction, chip.multiprocessors);
+    // The Hopper kernel's widest tiles leave in boxes only.
+    if (p->kernel == kHopper && size.n == 256 && !stores_boxes(p->work, split)) continue;
+    const double cycles = modelled_cycles(*p, split, contraction, chip.multiprocessors) + (wished ? 0 : kNever);
     if (chosen == nullptr || cycles < best) {
       best = cycles;
       chosen = &size;
     }
   }
   set_tiles(p, chosen->m, chosen->n, chosen->k);
+  return best;
+}
+
+// The transposed product, whose rows are the columns': 128 x 160 tiles, if that is faster than `cycles`. Only where the
+// result has 16 bits and one slice.
+void choose_turned(ProductPlan *p, double cycles, const Chip &chip) {
+  const Product &w = p->work;
+  if (w.split != 1 || w.c.type == DType::f32 || !fits_boxes(w.c, w.add) || !p->a.contraction_inner) return;
+  ProductPlan turned = *p;
+  turned.turned = true;
+  turned.swap = !p->swap;
+  turned.work.a = w.b.transposed();
+  turned.work.b = w.a.transposed();
+  turned.work.c = w.c.transposed();
+  turned.a = p->b;
+  turned.b = p->a;
+  set_tiles(&turned, 128, 160, 64);
+  if (forced.tile_n == 160 ||
+      (forced.tile_n == 0 && modelled_cycles(turned, 1, w.contraction(), chip.multiprocessors) < cycles))
+    *p = turned;
+}
+
+int64_t most_blocks(const Chip &chip) { return forced.blocks > 0 ? forced.blocks : chip.multiprocessors; }
+
+// Blocks that can walk down the rows of the same columns.
+int64_t walkers_of(const ProductPlan &p, const Chip &chip) { return least(most_blocks(chip) / p.tiles_n, p.tiles_m); }
+
+// Contractions so short that memory sets the rate, and many rows: each block keeps its 256 columns.
+bool choose_short(ProductPlan *p, const Chip &chip) {
+  const Product &w = p->work;
+  if (w.split != 1 || ceil_div(w.contraction(), 64) > kShortTiles || !p->a.contraction_inner) return false;
+  ProductPlan kept = *p;
+  set_tiles(&kept, 128, 256, 64);
+  const int64_t walkers = walkers_of(kept, chip);
+  const bool wide = 3 * w.c.cols >= 2 * kept.tiles_n * 256;
+  const bool choice = forced.tile_n != 0 || forced.keeps_columns != 0
+                          ? forced.tile_n == 256 && forced.keeps_columns > 0
+                          : wide && w.c.type != DType::f32 && kept.tiles_m >= 2 * walkers;
+  if (walkers == 0 || !choice) return false;
+  kept.keeps_columns = true;
+  *p = kept;
+  return true;
 }
 
 // How the Hopper kernel's blocks share the tiles.
@@ -201,10 +263,10 @@ void choose_walk(ProductPlan *p, const Chip &chip) {
   const auto decide = [](int32_t wish, bool choice) { return wish == 0 ? choice : wish > 0; };
   // Few k-tiles, old values to add to: memory sets the rate, and what is read from it must be asked for early.
   const bool adds = w.add && w.c.type == DType::f32 && p->split == 1;
-  const int64_t walkers = least(chip.multiprocessors / p->tiles_n, p->tiles_m);
+  const int64_t walkers = walkers_of(*p, chip);
   const bool can_keep = p->tile_n == 128 && p->split == 1 && k_tiles <= kFewTiles && walkers > 0;
-  p->fetch_old = adds && decide(forced.fetch_old, k_tiles <= kFewTiles);
-  p->keeps_columns = can_keep && decide(forced.keeps_columns, adds && p->tiles_m >= 3 * walkers);
+  p->fetch_old = adds && !p->keeps_columns && decide(forced.fetch_old, k_tiles <= kFewTiles);
+  if (can_keep) p->keeps_columns = decide(forced.keeps_columns, adds && p->tiles_m >= 3 * walkers);
   if (p->keeps_columns) {
     p->band = 1;
     p->blocks = static_cast<int32_t>(ceil_div(p->tiles_m, ceil_div(p->tiles_m, walkers)) * p->tiles_n);
@@ -213,7 +275,7 @@ void choose_walk(ProductPlan *p, const Chip &chip) {
   // As many rows as make a wave of blocks about square, where there are columns for that; as many blocks as make the
   // waves equally full: all work to the end, in step.
   p->band = forced.band != 0 ? forced.band : p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles ? 8 : 4;
-  p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, chip.multiprocessors)));
+  p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, most_blocks(chip))));
 }
 
 }  // namespace
@@ -236,7 +298,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
   p.band = 1;
-  p.keeps_columns = p.fetch_old = false;
+  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = false;
   p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;
 
@@ -267,7 +329,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     set_small_tiles(&p, 16, 64, multiprocessors);
   } else if (wgmma) {
     p.kernel = kHopper;
-    choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 64, 64}}, chip);
+    if (!choose_short(&p, chip))
+      choose_turned(&p, choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 64, 64}}, chip), chip);
     why = "wgmma and TMA: 16-bit operands on capability 9.0";
   } else {
     p.kernel = kMma;
@@ -280,8 +343,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   const int64_t split = w.split == 0 ? best_split(p, multiprocessors) : static_cast<int64_t>(w.split);
   p.split = static_cast<int32_t>(split);
   p.chunk = ceil_div(most(contraction, 1), split);
-  const bool atomic = !w.deterministic && w.c.type == DType::f32;
-  p.combine = split == 1 ? kDirect : atomic ? kAtomic : kWorkspace;
+  p.combine = split == 1 ? kDirect : makes_partials(w, split) ? kWorkspace : kAtomic;
+  p.stores_boxes = p.turned || stores_boxes(w, split);
   const int64_t units = p.tiles * split;
   p.waves = static_cast<double>(units) / multiprocessors;
 
@@ -320,14 +383,15 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
 Sentence explain(const ProductPlan &p, const Chip &chip) {
   Sentence s;
   snprintf(s.text, sizeof s.text,
-           "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s", p.reason,
+           "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s%s", p.reason,
            static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
            static_cast<long long>(p.chunk), chip.multiprocessors, p.waves,
            p.pack_a && p.pack_b ? "; both operands packed"
            : p.pack_a           ? "; one operand packed"
            : p.pack_b           ? "; one operand packed"
                                 : "",
-           p.keeps_columns ? "; columns kept" : "", p.fetch_old ? "; old values fetched ahead" : "",
+           p.turned ? "; stored turned" : "", p.keeps_columns ? "; columns kept" : "",
+           p.fetch_old ? "; old values fetched ahead" : "",
            p.work.batch_invariant ? "; a row's bits are free of T" : "");
   return s;
 }
@@ -357,7 +421,10 @@ const char *kernel_name(const ProductPlan &plan) {
     case kTf32: return "hopper_tf32_128x192x32";
     case kBf16x3: return "hopper_bf16x3_128x192x32";
     default:
-      return plan.tile_n == 256 ? "hopper_128x256x64" : plan.tile_n == 128 ? "hopper_128x128x64" : "hopper_128x64x64";
+      return plan.tile_n == 256   ? "hopper_128x256x64"
+             : plan.tile_n == 160 ? "hopper_128x160x64"
+             : plan.tile_n == 128 ? "hopper_128x128x64"
+                                  : "hopper_128x64x64";
   }
 }
 

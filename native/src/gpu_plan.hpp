@@ -41,12 +41,14 @@ struct Walk {
 struct ProductPlan {
   Kernel kernel;
   Combine combine;
-  bool swap;            // compute C^T = B^T . A^T, because C is column-major
+  bool swap;            // compute C^T = B^T . A^T, because C is column-major or `turned`
   Product work;         // the product to run: swapped where `swap` says so
   Walk a, b;            // of `work`
   bool pack_a, pack_b;  // always for kTf32 and kBf16x3, whose operands are rounded on the way
   int32_t tile_m, tile_n, tile_k;
   // Of the Hopper kernel:
+  bool turned;         // `work` is the transposed product, and its result's rows are contiguous
+  bool stores_boxes;   // TMA can address the result
   int32_t band;        // rows of tiles that are walked together
   bool keeps_columns;  // a block loads its columns' operand once for all of its tiles
   bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
@@ -66,6 +68,7 @@ struct ProductPlan {
 // What tests and benchmarks set to have a plan's choices made for it; 0 leaves a choice to the plan, -1 says no.
 struct Forced {
   int32_t tile_n, band, keeps_columns, fetch_old;
+  int32_t blocks;  // at most, of the Hopper kernel
 };
 extern Forced forced;
 

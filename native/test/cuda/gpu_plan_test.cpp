@@ -57,12 +57,24 @@ void check_consistent(const Product &p, int32_t function, const gpu::Chip &chip)
   CHECK(plan.blocks >= 1, "%s", gpu::explain(plan, chip).text);
   CHECK(p.split == 0 || plan.split == p.split, "%s", gpu::explain(plan, chip).text);
   CHECK((plan.combine == gpu::kDirect) == (plan.split == 1), "%s", gpu::explain(plan, chip).text);
-  if (plan.keeps_columns)
-    CHECK(plan.kernel == gpu::kHopper && plan.tile_n == 128 && plan.split == 1 && contraction <= 512 &&
-              plan.blocks % plan.tiles_n == 0 && plan.band == 1,
+  if (plan.keeps_columns) {
+    CHECK(plan.kernel == gpu::kHopper && plan.split == 1 && plan.blocks % plan.tiles_n == 0 && plan.band == 1,
           "a block changes its columns: %s", gpu::explain(plan, chip).text);
-  if (plan.kernel == gpu::kHopper)
+    CHECK(plan.tile_n == 128   ? contraction <= 512
+          : plan.tile_n == 256 ? contraction <= 256 && plan.a.contraction_inner && !plan.fetch_old
+                               : false,
+          "more than a block can keep: %s", gpu::explain(plan, chip).text);
+  }
+  if (plan.kernel == gpu::kHopper) {
     CHECK(plan.blocks <= chip.multiprocessors, "%d blocks: %s", plan.blocks, gpu::explain(plan, chip).text);
+    CHECK(plan.tile_n != 256 || plan.keeps_columns || plan.stores_boxes, "held results leave in boxes only: %s",
+          gpu::explain(plan, chip).text);
+    CHECK(plan.turned == (plan.tile_n == 160), "%s", gpu::explain(plan, chip).text);
+  }
+  if (plan.turned)
+    CHECK(plan.work.c.row_stride == 1 && plan.work.c.type != DType::f32 && plan.b.contraction_inner &&
+              plan.split == 1 && plan.work.c.rows * 2 % 16 == 0 && plan.stores_boxes,
+          "%s", gpu::explain(plan, chip).text);
   // Parts of the workspace, in order, do not overlap.
   const uint64_t partial = plan.combine == gpu::kWorkspace
                                ? static_cast<uint64_t>(plan.split * plan.work.c.rows * plan.partial_pitch * 4)
@@ -136,7 +148,13 @@ void test_choices() {
     p.add = add;
     return gpu::plan_product(p, function, kH200);
   };
-  CHECK(plan(DXDW_DX, 16384, 4096, 64, false).tile_n == 256, "one k-tile, a large result: wide tiles store best");
+  const gpu::ProductPlan lora = plan(DXDW_DX, 16384, 4096, 64, false), tiny = plan(DXDW_Y, 65536, 256, 256, false);
+  CHECK(lora.tile_n == 256 && lora.keeps_columns, "one k-tile, a large result: %s", gpu::explain(lora, kH200).text);
+  CHECK(tiny.tile_n == 256 && tiny.keeps_columns, "four k-tiles, many rows: %s", gpu::explain(tiny, kH200).text);
+  for (int32_t function : {DXDW_Y, DXDW_DX})
+    for (int64_t size : {512, 1024})
+      CHECK(plan(function, 32 << 20 >> (size == 512 ? 9 : 10), size, size, false).turned, "a starved product of %lld",
+            (long long)size);
   CHECK(plan(DXDW_Y, 16384, 4096, 64, false).tile_n == 64, "64 columns");
   CHECK(plan(DXDW_DW, 65536, 256, 256, true).tile_n == 64, "narrow tiles leave the fewest partial sums");
   CHECK(plan(DXDW_DW, 8192, 4096, 14336, true).tile_n == 256, "large");
@@ -144,10 +162,19 @@ void test_choices() {
   CHECK(adds.keeps_columns && adds.fetch_old, "a short contraction that adds: %s", gpu::explain(adds, kH200).text);
   CHECK(!assigns.keeps_columns && !assigns.fetch_old, "nothing to add to: %s", gpu::explain(assigns, kH200).text);
   CHECK(!plan(DXDW_DW, 8192, 4096, 4096, true).fetch_old, "a long contraction");
-  for (int32_t width : {64, 128, 256}) {
+  for (int32_t width : {64, 128, 160, 256}) {
     gpu::forced.tile_n = width;
-    CHECK(plan(DXDW_DW, 8192, 4096, 4096, true).tile_n == width, "forced to %d columns", width);
+    const int32_t function = width == 160 ? DXDW_Y : DXDW_DW;
+    CHECK(plan(function, 8192, 4096, 4096, width != 160).tile_n == width, "forced to %d columns", width);
+    // What a width cannot store takes another.
+    const gpu::ProductPlan ragged =
+        gpu::plan_product(product(function, DType::bf16, 8192, 4095, 4097, 1, 1), function, kH200);
+    CHECK(ragged.tile_n <= 128 && (width > 128 || ragged.tile_n == width), "ragged, %d columns: %s", width,
+          gpu::explain(ragged, kH200).text);
   }
+  gpu::forced = {256, 0, 1, 0, 0};
+  CHECK(plan(DXDW_Y, 1000, 256, 1000, false).keeps_columns, "forced to keep 256 columns");
+  CHECK(!plan(DXDW_Y, 1000, 257, 1000, false).keeps_columns, "too long to be kept");
   gpu::forced = {};
 }
 
@@ -238,7 +265,7 @@ void test_layout() {
   }
   CHECK((descriptor(0x12340, true) & 0x3fff) == 0x1234, "address");
   CHECK(descriptor_step(true) == 2 && descriptor_step(false) == 128, "steps");
-  for (int tile_n : {64, 128, 256})
+  for (int tile_n : {64, 128, 160, 256})
     for (bool keeps : {false, true})
       if (!keeps || tile_n == 128)
         CHECK(shared_bytes(tile_n, keeps) <= kMostShared && stage_bytes(tile_n, keeps) % 1024 == 0, "tile %d", tile_n);
