@@ -9,7 +9,7 @@
 //   TF32    x rounded to nearest, 10 bits behind the point.
 //
 // The second pass multiplies as the 16-bit kernel does: a block of three warpgroups walks over tiles of 128 x 192; one
-// thread loads steps of 32 k (of every part) into a ring of stages, two warpgroups of 64 rows each multiply. The sums of
+// warp loads steps of 32 k (of every part) into a ring of stages, two warpgroups of 64 rows each multiply. The sums of
 // the tensor cores are cut, not rounded, at each step: BF16X3 therefore adds them to float32 sums in registers every 64
 // k, rounded to nearest, and starts anew. That, not the parts, makes it as exact as float32 multiply-add.
 #include "kernels.hpp"
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
   extern __shared__ char shared_raw[];
   const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
   const uint32_t full = shared + F::kStages * L::kStageBytes, empty = full + 8 * F::kStages;
-  const int warpgroup = threadIdx.x / 128;
+  const int warpgroup = ptx::uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < F::kStages; ++s) {
@@ -301,9 +301,12 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
 
   if (warpgroup == 0) {
     ptx::give_registers<kProducerRegisters>();
-    if (threadIdx.x == 0) {
-      ptx::prefetch_map(&p.a);
-      ptx::prefetch_map(&p.b);
+    if (ptx::uniform(threadIdx.x / 32) == 0) {
+      const bool issuer = ptx::elect_one();
+      if (issuer) {
+        ptx::prefetch_map(&p.a);
+        ptx::prefetch_map(&p.b);
+      }
       ptx::wait_for_kernel_before();
       int stage = 0;
       uint32_t parity = 1;  // the first round finds every stage free
@@ -313,6 +316,8 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
           const uint32_t barrier = full + 8 * stage, to_a = shared + stage * L::kStageBytes,
                          to_b = to_a + F::kParts * L::kBytesA;
           ptx::mbarrier_wait(empty + 8 * stage, parity);
+          if (++stage == F::kStages) stage = 0, parity ^= 1;
+          if (!issuer) continue;
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
 #pragma unroll
           for (int part = 0; part < F::kParts; ++part) {
@@ -320,7 +325,6 @@ __global__ void __launch_bounds__(kThreads, 1) parts_kernel(const __grid_constan
             ptx::tma_load(to_a + part * L::kBytesA, &p.a, barrier, tile * kTileK, unit.row * kTileM, z);
             ptx::tma_load(to_b + part * L::kBytesB, &p.b, barrier, tile * kTileK, unit.col * kTileN, z);
           }
-          if (++stage == F::kStages) stage = 0, parity ^= 1;
         }
       }
     }
