@@ -37,6 +37,8 @@ constexpr int64_t kPackedBytes = 8 << 20;
 constexpr int64_t kStepPanels = 32;
 // Below so many multiply-adds a thread more costs more than it brings.
 constexpr int64_t kWorkPerThread = 1 << 18;
+// What it may cost that each thread packs all of A, for its own columns.
+constexpr double kPackedAgain = 1.02;
 // Rows of A in place need not fit a cache: so many multiply-adds a task, of so many rows at most.
 constexpr int64_t kWorkPerTask = 1 << 20, kMostRows = 1024;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
@@ -122,6 +124,11 @@ bool a_readable_in_place(const Blocks &s) {
   return s.a.type == DType::f32;
 }
 
+// How much longer than with equal parts it takes threads that share so many panels.
+double unevenness(int64_t panels, int32_t threads) {
+  return static_cast<double>(ceil_div(panels, threads) * threads) / static_cast<double>(panels);
+}
+
 Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   const Kernels &k = kernels();
   Blocks s;
@@ -166,15 +173,16 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
     if (in_place) s.step_blocks = std::min(s.step_blocks, std::max<int64_t>(1, fit / s.step_panels));
   }
 
-  // Tasks: rows first, in equal parts that fit the cache; columns too where rows are few.
+  // Tasks: rows first, in equal parts that fit the cache; columns too where rows are few, or can't be shared evenly.
   const int64_t worth_a_task = kWorkPerTask / std::max<int64_t>(1, s.c.cols * std::min(kBlock, p.contraction()));
   const int64_t part_rows = few && s.b_direct ? kNearRows
                             : s.a_direct      ? std::max(kPackedRows, std::min(kMostRows, worth_a_task))
                                               : kPackedRows;
   const int64_t row_parts = ceil_div(s.c.rows, part_rows);
-  s.row_tasks = std::min(s.row_panels, ceil_div(row_parts, threads) * threads);
-  s.col_tasks = 1;
-  if (s.finish != Finish::direct) s.col_tasks = ceil_div(s.step_panels, kScratchCols / k.nr);
+  const bool by_rows = unevenness(s.row_panels, threads) <= kPackedAgain * unevenness(s.step_panels, threads);
+  s.row_tasks = std::min(s.row_panels, by_rows ? ceil_div(row_parts, threads) * threads : row_parts);
+  s.col_tasks = by_rows ? 1 : std::min<int64_t>(s.step_panels, threads);
+  if (s.finish != Finish::direct) s.col_tasks = std::max(s.col_tasks, ceil_div(s.step_panels, kScratchCols / k.nr));
   const int64_t enough = threads == 1 ? 1 : 2 * threads;
   if (s.row_tasks * s.col_tasks < enough)
     s.col_tasks = std::max(s.col_tasks, std::min(s.step_panels, ceil_div(enough, s.row_tasks)));
