@@ -50,7 +50,7 @@ DXDW_BOTH constexpr Layout layout(int tile_n, bool keeps) {
   if (tile_n == 256) return {4, 2};
   if (tile_n == 160) return {5, 2};
   if (tile_n == 64) return {8, 2};
-  return {keeps ? 4 : 6, 2};
+  return keeps ? Layout{4, 2} : Layout{5, 4};
 }
 
 DXDW_BOTH constexpr int stage_bytes(int tile_n, bool keeps) { return kBytesA + (keeps ? 0 : bytes_b(tile_n)); }

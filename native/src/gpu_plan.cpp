@@ -83,14 +83,14 @@ Pace pace_of(const ProductPlan &p, int64_t rounds, int64_t k_tiles, bool floats)
   Pace pace;
   if (p.tile_n == 256) {
     // Of float32 results half are stored before the next tile, of 16-bit ones none, but loads fall behind.
-    const double between = !floats ? 3500 : k_tiles <= kFewTiles ? 8500 : 5500;
-    pace = {1.05 * ideal, between, floats ? 8000.0 : 2800.0};
+    pace = {1.05 * ideal, floats ? 8500.0 : 3500.0, floats ? 8000.0 : 2800.0};
   } else if (p.tile_n == 160) {
-    pace = {1.045 * ideal, 700, 2900};
+    // Narrower tiles take more energy for a product, and under load the board's clock falls for it.
+    pace = {1.085 * ideal, 700, 2900};
   } else if (p.tile_n == 128) {
     // Taken in turn: a last tile is stored by one warpgroup.
     const double between = !floats ? 800 : k_tiles <= kFewTiles ? 3700 : 1500;
-    pace = {ideal * (p.a.contraction_inner ? 1.055 : 1.07), between, !floats ? 2900.0 : rounds == 1 ? 7500.0 : 4000.0};
+    pace = {1.1 * ideal, between, !floats ? 2900.0 : rounds == 1 ? 7500.0 : 4000.0};
   } else {
     pace = {1.76 * ideal, floats ? 1700.0 : 1000.0, floats ? 1500.0 : 700.0};
   }

@@ -51,13 +51,11 @@ namespace {
     }                                                                            \
   } while (0)
 
-// Length of a sample of --sustained, and how many there are.
-constexpr double kSampleSeconds = 0.06;
-constexpr int kSustainedRuns = 7;
+constexpr double kSampleSeconds = 0.06;  // of --sustained
 
-int runs = 20, warm_ups = 2;
-bool variants = false;  // also time what the plan could have chosen instead
-std::string only;       // of the variants, between commas
+int runs = 0, warm_ups = 2;  // 20, or 7 of --sustained, if not told
+bool variants = false;       // also time what the plan could have chosen instead
+std::string only;            // of the variants, between commas
 bool sustained = false;
 FILE *json = nullptr;
 bool first_line = true;
@@ -185,7 +183,7 @@ void measure_bursts(std::vector<Arm> *arms, int sets) {
 // Alternates the arms, two trains of launches over the sets at a time, of which the second is timed: in the first the
 // board's clock settles, which lags behind what it draws.
 void measure_sustained(std::vector<Arm> *arms, int sets) {
-  for (int round = 0; round < kSustainedRuns; ++round)
+  for (int round = 0; round < runs; ++round)
     for (Arm &arm : *arms) {
       arm.call(0);
       const double single = time_of(arm, [&] { arm.call(1 % sets); });
@@ -762,6 +760,7 @@ int main(int count, char **arguments) {
     else
       return fprintf(stderr, "unknown argument %s\n", arguments[i]), 2;
   }
+  if (runs <= 0) runs = sustained ? 7 : 20;
   const char *why = dxdw_device_unavailable(DXDW_CUDA, 0);
   if (why[0] != 0) {
     printf("skipped: %s\n", why);
@@ -774,8 +773,7 @@ int main(int count, char **arguments) {
   Cublas lt;
   if (cublas) cublas = lt.open();
   printf("%s; cuBLASLt %zu; medians of %d %s, ms; ratio: best peer over ours\n", dxdw_build_description(),
-         cublas ? lt.GetVersion() : 0, sustained ? kSustainedRuns : runs,
-         sustained ? "trains of launches" : "single launches");
+         cublas ? lt.GetVersion() : 0, runs, sustained ? "trains of launches" : "single launches");
   if (json != nullptr) fprintf(json, "[");
   if (plans > 0) bench_plans(plans);
   const auto is_wanted = [&](const char *name) {

@@ -222,7 +222,7 @@ struct ProductCase {
   int64_t t = 1, k = 1, n = 1;
   Type in = Type::f32, out = Type::f32;
   int32_t accumulate = 0, precision = 0, split = 1, deterministic = 1, flags = 0;
-  bool friendly = false, integers = false, own_workspace = false;
+  bool friendly = false, dense = false, integers = false, own_workspace = false;
   uint64_t seed = 1;
 };
 
@@ -252,9 +252,15 @@ void prepare(const ProductCase &c, Products *p) {
   Random random{c.seed};
   int64_t ar, ac, br, bc, cr, cc;
   sizes_of(c, &ar, &ac, &br, &bc, &cr, &cc);
-  lay_out_matrix(&p->a, &random, c.in, ar, ac, true, c.friendly);
-  lay_out_matrix(&p->b, &random, c.in, br, bc, true, c.friendly);
-  lay_out_matrix(&p->c, &random, c.out, cr, cc, false, c.friendly && random.one_in(2));
+  if (c.dense) {
+    p->a.lay_out(c.in, {ar, ac}, {ac, 1}, 0);
+    p->b.lay_out(c.in, {br, bc}, {bc, 1}, 0);
+    p->c.lay_out(c.out, {cr, cc}, {cc, 1}, 0);
+  } else {
+    lay_out_matrix(&p->a, &random, c.in, ar, ac, true, c.friendly);
+    lay_out_matrix(&p->b, &random, c.in, br, bc, true, c.friendly);
+    lay_out_matrix(&p->c, &random, c.out, cr, cc, false, c.friendly && random.one_in(2));
+  }
   p->a.fill(&random, c.integers);
   p->b.fill(&random, c.integers);
   const bool adds = c.accumulate == DXDW_ADD || (c.accumulate == 0 && c.function == DXDW_DW);
@@ -380,6 +386,7 @@ void part_parity() {
     if (c.in == Type::f32 && random.one_in(2))
       c.precision = random.one_in(2) ? DXDW_PRECISION_BF16X3 : DXDW_PRECISION_TF32;
     c.friendly = random.one_in(2);
+    c.dense = random.one_in(4);
     c.integers = random.one_in(3);
     c.own_workspace = random.one_in(2);
     if (c.function == DXDW_DW) {
@@ -428,7 +435,7 @@ void part_exact() {
     const int64_t most = reduced ? 400 : 1400;
     c.t = random.between(1, most), c.k = random.between(64, most), c.n = random.between(64, most);
     if (random.one_in(2)) c.t = (c.t + 63) / 64 * 64, c.k = (c.k + 63) / 64 * 64, c.n = (c.n + 63) / 64 * 64;
-    dxdw::gpu::Forced forced = kForced[i / 3 % (sizeof kForced / sizeof kForced[0])];
+    dxdw::gpu::Forced forced = kForced[static_cast<size_t>(i) % (sizeof kForced / sizeof kForced[0])];
     if (i >= all) {
       const int64_t *const size = wide_simt[i - all];
       c.t = size[0], c.k = size[1], c.n = size[2];
@@ -444,9 +451,10 @@ void part_exact() {
     c.out = random.one_in(2) ? c.in : Type::f32;
     c.accumulate = static_cast<int32_t>(random.between(0, 2));
     c.friendly = !random.one_in(4);
-    if (i >= cases && i < all) {
-      c.friendly = true;
-      if (c.function != DXDW_DW) c.out = c.in;
+    // What the widest tiles can store.
+    if ((i >= cases && i < all) || random.one_in(3)) {
+      c.dense = true;
+      if (c.function != DXDW_DW) c.out = c.in, c.accumulate = DXDW_ASSIGN;
     }
     c.integers = true;
     c.own_workspace = random.one_in(2);
