@@ -827,6 +827,32 @@ void part_batch() {
     }
   }
   printf("batch: same bits for 1, 2, 16, 129, 300 rows\n");
+  // T may change a product's tiles, and whose rows they are: every way of the Hopper kernel gives the same bits.
+  for (Type type : {Type::f16, Type::bf16})
+    for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
+      ProductCase c;
+      c.function = function, c.t = 600, c.k = 256, c.n = 248, c.in = type,
+      c.out = function == DXDW_DW ? Type::f32 : type;
+      c.accumulate = DXDW_ASSIGN, c.dense = true, c.seed = 9;
+      describe(c, "ways");
+      std::vector<float> first;
+      for (size_t way = 0; way < sizeof kForced / sizeof kForced[0]; ++way) {
+        Products p;
+        prepare(c, &p);
+        const Forcing forcing(static_cast<int>(way));
+        call(c, &p);
+        fetch(&p);
+        for (int64_t e = 0; e < p.c.count(); ++e) {
+          const float value = p.c.get(e);
+          if (way == 0)
+            first.push_back(value);
+          else
+            CHECK(memcmp(&first[static_cast<size_t>(e)], &value, 4) == 0, "element %lld: %.9g, way %zu gives %.9g; %s",
+                  (long long)e, first[static_cast<size_t>(e)], way, value, p.plan.kernel);
+        }
+      }
+    }
+  printf("ways: same bits in every way of the Hopper kernel\n");
 }
 
 void part_weighted() {
