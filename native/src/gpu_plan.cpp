@@ -143,9 +143,8 @@ void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
 
 // Where the way to memory and back is all that a product takes: many small blocks, one a tile and slice.
 void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multiprocessors) {
-  constexpr int64_t kMostContraction = 512;
   const int64_t tiles = ceil_div(p->work.c.rows, tile) * ceil_div(p->work.c.cols, tile);
-  if (tiles <= 2 * multiprocessors && p->work.contraction() <= kMostContraction) set_tiles(p, tile, tile, tile_k);
+  if (tiles <= 2 * multiprocessors && p->work.contraction() <= kMostSmallContraction) set_tiles(p, tile, tile, tile_k);
 }
 
 // Worth a look: what fills one, two or three waves, and halves of the first.
@@ -417,7 +416,7 @@ const char *kernel_name(const ProductPlan &plan) {
              : plan.tile_n == 128 ? "simt_128x128x16"
              : plan.tile_n == 64  ? "simt_64x64x16"
                                   : "simt_16x16x64";
-    case kMma: return plan.tile_m == 128 ? "mma_128x128x32" : "mma_32x32x32";
+    case kMma: return plan.tile_m == 128 ? "mma_128x128x32" : "mma_32x32x64";
     case kTf32: return "hopper_tf32_128x192x32";
     case kBf16x3: return "hopper_bf16x3_128x192x32";
     default:

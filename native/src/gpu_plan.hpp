@@ -24,6 +24,9 @@ enum Kernel : int32_t {
 // Tiles of kTf32 and kBf16x3, and what their packed lines are rounded up to.
 constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kPartsPadding = 64;
 
+// Contractions that the kernels for small tiles of kMma take at once.
+constexpr int64_t kMostSmallContraction = 512;
+
 // How the slices of a contraction come together.
 enum Combine : int32_t {
   kDirect = 0,     // one slice: the product kernel writes the output

@@ -412,6 +412,46 @@ void part_parity() {
          kernels[2], kernels[3], kernels[4]);
 }
 
+// Small products of 16-bit operands, around the edges of their tiles of 32 x 32 and their stages of 64 k: one whole stage
+// goes by way of registers, all else by asynchronous copies or element by element. Whole numbers, so that float32
+// results must be exact.
+void part_small() {
+  const int64_t depths[] = {1, 8, 31, 63, 64, 65, 127, 128, 129, 200, 504, 512};
+  const int64_t extents[] = {1, 15, 31, 32, 33, 64, 70};
+  const int rounds = reduced ? 1 : 12;
+  int cases = 0, whole = 0;
+  for (int64_t depth : depths)
+    for (int i = 0; i < 3 * rounds; ++i) {
+      Random random{static_cast<uint64_t>(depth) * 1000 + static_cast<uint64_t>(i)};
+      ProductCase c;
+      c.function = i % 3;
+      const auto extent = [&] { return extents[random.between(0, 6)]; };
+      c.t = extent(), c.k = extent(), c.n = extent();
+      (c.function == DXDW_Y ? c.k : c.function == DXDW_DX ? c.n : c.t) = depth;
+      if (depth == 64 && i % 2 == 0) c.t = c.k = c.n = 64;
+      c.in = random.one_in(2) ? Type::f16 : Type::bf16;
+      c.out = random.one_in(3) ? c.in : Type::f32;
+      c.accumulate = static_cast<int32_t>(random.between(0, 2));
+      c.friendly = !random.one_in(3);
+      c.integers = true;
+      if (c.function == DXDW_DW && random.one_in(2)) {
+        c.split = static_cast<int32_t>(random.between(1, c.t < 5 ? c.t : 5));
+        c.deterministic = static_cast<int32_t>(random.between(0, 1));
+      }
+      c.seed = static_cast<uint64_t>(i) + 40;
+      describe(c, "small");
+      Products p;
+      prepare(c, &p);
+      call(c, &p);
+      fetch(&p);
+      check_against_host(c, &p);
+      ++cases;
+      whole += strncmp(p.plan.kernel, "mma_32x32", 9) == 0 && depth == 64 && c.t == 64 && c.k == 64 && c.n == 64;
+    }
+  printf("small: %d cases, %d of whole tiles and one stage\n", cases, whole);
+  CHECK(whole > 0, "no small product took the way through registers");
+}
+
 // Whole numbers: every product path must equal float32 multiply-add on the device to the bit, at sizes of many tiles
 // and many k-tiles. Catches dropped, doubled and misplaced tiles that a tolerance forgives.
 void part_exact() {
@@ -1377,20 +1417,11 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},
-                           {"copies", part_copies},
-                           {"parity", part_parity},
-                           {"exact", part_exact},
-                           {"precision", part_precision},
-                           {"slices", part_slices},
-                           {"batch", part_batch},
-                           {"weighted", part_weighted},
-                           {"faults", part_faults},
-                           {"streams", part_streams},
-                           {"determinism", part_determinism},
-                           {"repeats", part_repeats},
-                           {"threads", part_threads},
-                           {"large", part_large}};
+constexpr Part kParts[] = {{"values", part_values},   {"copies", part_copies},   {"parity", part_parity},
+                           {"small", part_small},     {"exact", part_exact},     {"precision", part_precision},
+                           {"slices", part_slices},   {"batch", part_batch},     {"weighted", part_weighted},
+                           {"faults", part_faults},   {"streams", part_streams}, {"determinism", part_determinism},
+                           {"repeats", part_repeats}, {"threads", part_threads}, {"large", part_large}};
 
 }  // namespace
 
