@@ -45,7 +45,11 @@ namespace hopper {
 constexpr int kThreads = 384;
 constexpr int kProducerRegisters = 24;  // 24 + 2 * 240 = 504 of 512 a thread slot
 constexpr int kConsumerRegisters = 240;
-constexpr int kTurnBarrier = 3;  // and 4; 1 and 2 belong to the warpgroups
+// Tiles of 64 columns leave registers for a block of the kernel that adds their slices: it waits beside them for their
+// end. 24 + 2 * 176 = 376 of 3 * 128 a thread slot.
+constexpr int kFewConsumerRegisters = 176;
+constexpr int kThreadsOfFew = 512;  // as many threads would have so few
+constexpr int kTurnBarrier = 3;     // and 4; 1 and 2 belong to the warpgroups
 
 enum class Epilogue : int32_t { kStore, kReduceAdd, kElements };
 
@@ -341,7 +345,8 @@ class Held {
 };
 
 template <typename T, bool kInnerA, bool kInnerB, int kTileN, bool kKeeps>
-__global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_constant__ Arguments p) {
+__global__ void __launch_bounds__(kTileN == 64 ? kThreadsOfFew : kThreads, 1)
+    hopper_kernel(const __grid_constant__ Arguments p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kStages = layout(kTileN, kKeeps).stages;
   constexpr int kBuffers = layout(kTileN, kKeeps).buffers;
@@ -434,7 +439,7 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_kernel(const __grid_consta
     }
     __syncwarp();
   } else {
-    ptx::take_registers<kConsumerRegisters>();
+    ptx::take_registers<kTileN == 64 ? kFewConsumerRegisters : kConsumerRegisters>();
     const int consumer = warpgroup - 1, thread = threadIdx.x % 128;
     // One arrival a warpgroup: the stage may be overwritten.
     const auto release = [&](int which) {
