@@ -2,7 +2,7 @@
 // in bfloat16 parts, TF32), graphs of small products beside graphs of empty kernels.
 //
 //   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--sustained]
-//                   [--variants [--only a,b,...]] [--plans N]
+//                   [--variants [--only a,b,...]] [--plans N [--seed S]]
 //
 // cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
 // the fastest of its first 32. Arms alternate over rotating sets of operands. Each launch stands between two events
@@ -13,7 +13,8 @@
 // random. The copy of 1 GiB and the clock after each row tell what the machine gave at that time.
 //
 // --variants times what the plan of a product of 16-bit operands could have chosen, beside what it chose;
-// --plans tells of N random products how much longer the planned choice takes than the fastest forced one.
+// --plans tells of N random products how much longer the planned choice takes than the fastest forced one; --json writes
+// the time of each of these as [columns of a tile, band, keeps, split, milliseconds].
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -531,8 +532,31 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
 
 // ---- The plan beside what it could have chosen ----
 
+// One way to run a product of 16-bit operands: all that the plan chooses.
+struct Way {
+  dxdw::gpu::Forced forced;
+  int32_t split;
+};
+
+std::vector<Way> ways_of(int function, int64_t t, int64_t k, int64_t n) {
+  std::vector<Way> ways;
+  for (int32_t tile : {256, 160, 128, 64})
+    for (int32_t band : {4, 8}) ways.push_back({{tile, band, -1}, 1});
+  // What can't keep its columns is the same as one of the others.
+  ways.push_back({{128, 0, 1}, 1});
+  ways.push_back({{256, 0, 1}, 1});
+  if (function != DXDW_DW) return ways;
+  for (int32_t tile : {256, 128, 64})
+    for (int32_t split : {2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96}) {
+      const int64_t units = (k + 127) / 128 * ((n + tile - 1) / tile) * split;
+      if (units > 400 || t / split < 256 || split * k * n * 4 > int64_t{1} << 26) continue;
+      ways.push_back({{tile}, split});
+    }
+  return ways;
+}
+
 // Random products of 16-bit operands: the planned choice over the fastest of all that can be forced.
-void bench_plans(int shapes) {
+void bench_plans(int shapes, uint64_t seed) {
   constexpr int64_t kMost = int64_t{1} << 27;  // elements of an operand
   void *x = filled(kMost, false, 1), *w = filled(kMost, false, 2), *dy = filled(kMost, false, 3);
   void *out = filled(kMost, true, 4);
@@ -540,7 +564,7 @@ void bench_plans(int shapes) {
   options.size = sizeof options;
   options.stream = timer->stream;
   options.accumulate = DXDW_ASSIGN;
-  uint64_t state = 12345;
+  uint64_t state = seed;
   const auto below = [&](double limit) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return static_cast<double>(state >> 33) * 0x1p-31 * limit;
@@ -564,36 +588,44 @@ void bench_plans(int shapes) {
       operands[0] = tdy, operands[1] = tw, operands[2] = matrix(out, x_shape, false);
     else
       operands[0] = tx, operands[1] = tdy, operands[2] = matrix(out, w_shape, true);
+    std::vector<Way> ways = {{{}, function == DXDW_DW ? 0 : 1}};
+    for (const Way &way : ways_of(function, t, k, n)) ways.push_back(way);
     std::vector<Arm> arms;
-    const auto offer = [&](const Choice &choice) {
-      arms.push_back({choice.name,
+    for (const Way &way : ways)
+      arms.push_back({"",
                       true,
-                      [&, choice](int) {
-                        dxdw::gpu::forced = choice.forced;
-                        DXDW(dxdw_call(function, operands, 0, 1, &options, 0, 0, 0, 0, 0, 0));
+                      [&, way](int) {
+                        dxdw::gpu::forced = way.forced;
+                        DXDW(dxdw_call(function, operands, way.split, 1, &options, 0, 0, 0, 0, 0, 0));
                         dxdw::gpu::forced = {};
                       },
                       {}});
-    };
-    offer({"plan", {}});
-    for (const Choice &choice : kChoices) offer(choice);
     measure_bursts(&arms, 1);
-    const Arm *best = &arms[1];
+    size_t best = 1;
     for (size_t i = 1; i < arms.size(); ++i)
-      if (arms[i].median() < arms[best - &arms[0]].median()) best = &arms[i];
-    const double planned = arms[0].median(), fastest = arms[best - &arms[0]].median();
+      if (arms[i].median() < arms[best].median()) best = i;
+    const double planned = arms[0].median(), fastest = arms[best].median();
     ratios.push_back(planned / fastest);
-    if (planned > 1.05 * fastest) {
-      dxdw_plan plan = {};
-      plan.size = sizeof plan;
-      DXDW(dxdw_explain(function, operands, 0, 1, &options, &plan));
-      printf("  %s %lld, %lld, %lld: plan %.4f ms (%s, split %d), %s %.4f ms: %.3f\n",
-             function == DXDW_Y    ? "Y"
-             : function == DXDW_DX ? "dX"
-                                   : "dW",
-             static_cast<long long>(t), static_cast<long long>(k), static_cast<long long>(n), planned, plan.kernel,
-             plan.split, best->name.c_str(), fastest, planned / fastest);
-    }
+    dxdw_plan plan = {};
+    plan.size = sizeof plan;
+    DXDW(dxdw_explain(function, operands, ways[0].split, 1, &options, &plan));
+    const char *name = function == DXDW_Y ? "Y" : function == DXDW_DX ? "dX" : "dW";
+    const auto integer = [](int64_t value) { return static_cast<long long>(value); };
+    if (planned > 1.05 * fastest)
+      printf(
+          "  %s %lld, %lld, %lld: plan %.4f ms (%s, split %d), %d columns, band %d, keeps %d, split %d "
+          "%.4f ms: %.3f\n",
+          name, integer(t), integer(k), integer(n), planned, plan.kernel, plan.split, ways[best].forced.tile_n,
+          ways[best].forced.band, ways[best].forced.keeps_columns, ways[best].split, fastest, planned / fastest);
+    if (json == nullptr) continue;
+    fprintf(json,
+            "%s\n  {\"product\": \"%s\", \"t\": %lld, \"k\": %lld, \"n\": %lld, \"planned_ms\": %.5f, \"ways\": [",
+            first_line ? "" : ",", name, integer(t), integer(k), integer(n), planned);
+    for (size_t i = 1; i < arms.size(); ++i)
+      fprintf(json, "%s[%d, %d, %d, %d, %.5f]", i == 1 ? "" : ", ", ways[i].forced.tile_n, ways[i].forced.band,
+              ways[i].forced.keeps_columns, ways[i].split, arms[i].median());
+    fprintf(json, "]}");
+    first_line = false;
   }
   std::sort(ratios.begin(), ratios.end());
   const auto at = [&](double share) { return ratios[static_cast<size_t>(share * (ratios.size() - 1))]; };
@@ -656,8 +688,8 @@ void bench_weighted(int64_t rows, int64_t d, bool fp32) {
 
 // ---- What a launch costs on the device ----
 
-// Graphs of 100 products of 64 x 64 x 64 that add to one dW, so that they run one after the other, beside a graph of 100
-// kernels that do nothing: the floor. Microseconds a launch, medians of replays in turn.
+// Graphs of 100 products of 64 x 64 x 64, and of 512 rows, that add to one dW, so that they run one after the other,
+// beside a graph of 100 kernels that do nothing: the floor. Microseconds a launch, medians of replays in turn.
 void bench_graphs() {
   constexpr int kLaunches = 100;
   int64_t shape[] = {64, 64};
@@ -677,11 +709,18 @@ void bench_graphs() {
     arms.push_back({name, true, [graph](int) { DXDW(dxdw_graph_launch(graph, timer->stream)); }, {}});
   };
   add_arm("empty", recorded([] { DXDW(dxdw_cuda_nop(timer->stream)); }));
-  for (bool fp32 : {true, false}) {
-    void *x = filled(64 * 64, fp32, 1), *dy = filled(64 * 64, fp32, 2), *dw = filled(64 * 64, true, 3);
+  const struct {
+    const char *name;
+    bool fp32;
+    int64_t t;
+  } products[] = {{"dW fp32", true, 64}, {"dW bf16", false, 64}, {"dW bf16, T 512", false, 512}};
+  for (const auto &product : products) {
+    const bool fp32 = product.fp32;
+    void *x = filled(product.t * 64, fp32, 1), *dy = filled(product.t * 64, fp32, 2), *dw = filled(64 * 64, true, 3);
     memory.insert(memory.end(), {x, dy, dw});
-    const dxdw_tensor a = matrix(x, shape, fp32), b = matrix(dy, shape, fp32), c = matrix(dw, shape, true);
-    add_arm(fp32 ? "dW fp32" : "dW bf16", recorded([&] { DXDW(dw_launch(&a, &b, &c, 1, 1, &options)); }));
+    int64_t rows[] = {product.t, 64};
+    const dxdw_tensor a = matrix(x, rows, fp32), b = matrix(dy, rows, fp32), c = matrix(dw, shape, true);
+    add_arm(product.name, recorded([&] { DXDW(dw_launch(&a, &b, &c, 1, 1, &options)); }));
   }
   // Alone first, then all in turn.
   for (size_t i = 0; i < arms.size(); ++i) {
@@ -739,6 +778,7 @@ int main(int count, char **arguments) {
   std::string wanted;
   bool cublas = true;
   int plans = 0;
+  uint64_t seed = 12345;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     if (argument == "--json" && i + 1 < count)
@@ -751,6 +791,8 @@ int main(int count, char **arguments) {
       variants = true;
     else if (argument == "--plans" && i + 1 < count)
       plans = atoi(arguments[++i]);
+    else if (argument == "--seed" && i + 1 < count)
+      seed = strtoull(arguments[++i], nullptr, 10);
     else if (argument == "--only" && i + 1 < count)
       only = std::string(",") + arguments[++i] + ",";
     else if (argument == "--no-cublas")
@@ -775,7 +817,7 @@ int main(int count, char **arguments) {
   printf("%s; cuBLASLt %zu; medians of %d %s, ms; ratio: best peer over ours\n", dxdw_build_description(),
          cublas ? lt.GetVersion() : 0, runs, sustained ? "trains of launches" : "single launches");
   if (json != nullptr) fprintf(json, "[");
-  if (plans > 0) bench_plans(plans);
+  if (plans > 0) bench_plans(plans, seed);
   const auto is_wanted = [&](const char *name) {
     return wanted.empty() || wanted.find(std::string(",") + name + ",") != std::string::npos;
   };
