@@ -1,5 +1,6 @@
 #include "gpu_plan.hpp"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "arithmetic.hpp"
@@ -17,11 +18,19 @@ constexpr uint64_t kPartAlignment = 256;
 // whole, nor at T in Y and dX, or a row's bits would depend on its neighbours.
 constexpr int64_t kLeastHopperWeights = 128 * 64;
 
-constexpr double kReduceLaunchCycles = 6000;    // a dependent reduction kernel
-constexpr double kReduceBytesPerCycle = 2000;   // its reads, mostly from the L2 cache
-constexpr double kMemoryBytesPerCycle = 2400;   // 4.2 TB/s at 1.75 GHz
-constexpr double kOffGridBytesPerCycle = 28;    // loads of a multiprocessor
-constexpr int64_t kLeastTilesPerSlice = 8;      // k-tiles
+// What an H200 took, in cycles and bytes a cycle: fitted to 9,900 times of 1,000 random products, see
+// native/bench/NOTES.md.
+constexpr double kMemoryBytesPerCycle = 2460;
+constexpr double kCacheBytesPerCycle = 8300;   // loads of all multiprocessors, from the L2 cache
+constexpr double kLoadBytesPerCycle = 118;     // loads of one
+constexpr double kShowing = 0.27;              // of the lesser of computing and loading, what the greater does not hide
+constexpr double kReduceBytesPerCycle = 3490;  // of the kernel that adds slices, mostly from the L2 cache
+constexpr double kReduceCyclesPerSlice = 90;
+// Under load the board's power limits the clock, and narrower tiles take more energy for a product. From so many
+// operations on that decides; the wider of these tiles take less of it.
+constexpr double kLargeProduct = 5e10, kLargeTurned = 1e11;
+constexpr double kEnergyOfNarrow = 1.045;
+constexpr int64_t kLeastSlice = 256;            // of the contraction
 constexpr int64_t kFewTiles = 8;                // k-tiles of a contraction that memory outlasts: up to 512
 constexpr int64_t kShortTiles = 4;              // k-tiles of which a block can keep 256 columns
 constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 cache
@@ -65,58 +74,101 @@ struct Parts {
   }
 };
 
-// A multiprocessor's time for a tile, in cycles: what an H200 took, see native/bench/NOTES.md.
+// A multiprocessor's time for a tile, in cycles.
 struct Pace {
   double k_tile;
   double between;  // of the store of a tile's results, what the next tile does not hide
   double last;     // the whole store, when no tile follows
+  double reduce;   // the kernel that adds slices, but for its bytes
 };
 
-Pace pace_of(const ProductPlan &p, int64_t rounds, int64_t k_tiles, bool floats) {
-  const double ideal = static_cast<double>(p.tile_m) * p.tile_n * p.tile_k / 2048;
-  const double store = 7000.0 * p.tile_n / 256;
-  // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
-  if (p.kernel == kSimt) return {16 * ideal * (p.tile_n >= 256 ? 1.2 : p.tile_n >= 128 ? 1.35 : 1.7), store, store};
-  if (p.kernel == kMma) return {1.1 * ideal, store, store};
-  if (p.kernel == kTf32) return {2 * ideal, store, store};    // half the rate of 16-bit operands
-  if (p.kernel == kBf16x3) return {6 * ideal, store, store};  // products of parts
-  Pace pace;
-  if (p.tile_n == 256) {
-    // Of float32 results half are stored before the next tile, of 16-bit ones none, but loads fall behind.
-    pace = {1.05 * ideal, floats ? 8500.0 : 3500.0, floats ? 8000.0 : 2800.0};
-  } else if (p.tile_n == 160) {
-    // Narrower tiles take more energy for a product, and under load the board's clock falls for it.
-    pace = {1.085 * ideal, 700, 2900};
-  } else if (p.tile_n == 128) {
-    // Taken in turn: a last tile is stored by one warpgroup.
-    const double between = !floats ? 800 : k_tiles <= kFewTiles ? 3700 : 1500;
-    pace = {1.1 * ideal, between, !floats ? 2900.0 : rounds == 1 ? 7500.0 : 4000.0};
-  } else {
-    pace = {1.76 * ideal, floats ? 1700.0 : 1000.0, floats ? 1500.0 : 700.0};
-  }
-  // Lines off a 128-byte grid touch one more of the cache's lines each: then loads set the rate.
-  const auto off_grid = [](const Walk &walk) { return walk.aligned && walk.pitch % 64 != 0; };
-  const double loads = (p.tile_m + p.tile_n) * 128.0 / kOffGridBytesPerCycle;
-  if ((off_grid(p.a) || off_grid(p.b)) && loads > pace.k_tile) pace.k_tile = loads;
-  return pace;
+// Of the Hopper kernel.
+struct HopperPace {
+  double k_tile[3];            // by the number of operands whose contraction is inner
+  double between[2], last[2];  // 16-bit results, float32 results
+  double adding;               // more where float32 results are added in place
+  double reduce;
+};
+constexpr HopperPace kWide = {{1087, 1069, 1081}, {2750, 6100}, {4060, 5470}, 8600, 3930};
+constexpr HopperPace kTurned = {{0, 646, 657}, {1325, 0}, {2470, 0}, 0, 0};
+constexpr HopperPace kTurns = {{514, 511, 523}, {1320, 2470}, {2510, 4030}, 2950, 4120};
+constexpr HopperPace kKeeps = {{522, 506, 521}, {1485, 2780}, {2770, 4320}, 1700, 0};
+constexpr HopperPace kShort = {{0, 1066, 1071}, {1520, 0}, {2990, 0}, 0, 0};
+constexpr HopperPace kNarrow = {{272, 273, 281}, {1600, 2165}, {1800, 2470}, 200, 3660};
+
+// Bytes that lines of 128 bytes cost for each that is read: those off a grid of 64 bytes touch more of memory's sectors.
+double line_cost(const Walk &walk) {
+  if (!walk.aligned) return 1;  // it will be packed
+  return walk.pitch % 32 == 0 ? 1 : walk.pitch % 16 == 0 ? 1.5 : 2.55;
 }
 
+// About the greater of the two; where they are near, more.
+double greater(double a, double b) { return sqrt(sqrt(a * a * a * a + b * b * b * b)); }
+
+// Are float32 results added to what is there, each once?
+bool adds_in_place(const ProductPlan &p, int64_t split) {
+  return p.work.add && p.work.c.type == DType::f32 && split == 1;
+}
+
+Pace pace_of(const ProductPlan &p, int64_t split) {
+  const bool floats = split > 1 || p.work.c.type == DType::f32;
+  const double ideal = static_cast<double>(p.tile_m) * p.tile_n * p.tile_k / 2048;
+  const double store = 7000.0 * p.tile_n / 256, reduce = 6000;
+  // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
+  if (p.kernel == kSimt)
+    return {16 * ideal * (p.tile_n >= 256 ? 1.2 : p.tile_n >= 128 ? 1.35 : 1.7), store, store, reduce};
+  if (p.kernel == kMma) return {1.1 * ideal, store, store, reduce};
+  if (p.kernel == kTf32) return {2 * ideal, store, store, reduce};    // half the rate of 16-bit operands
+  if (p.kernel == kBf16x3) return {6 * ideal, store, store, reduce};  // products of parts
+  const HopperPace &pace = p.tile_n == 256   ? p.keeps_columns ? kShort : kWide
+                           : p.tile_n == 160 ? kTurned
+                           : p.tile_n == 64  ? kNarrow
+                           : p.keeps_columns ? kKeeps
+                                             : kTurns;
+  const int mix = p.a.contraction_inner + p.b.contraction_inner;
+  const double operations = 2.0 * static_cast<double>(p.work.c.rows) * static_cast<double>(p.work.c.cols) *
+                            static_cast<double>(p.work.contraction());
+  const bool costs_energy = p.tile_n < 256 && operations >= (p.turned ? kLargeTurned : kLargeProduct);
+  const double k_tile = pace.k_tile[mix] * (costs_energy ? kEnergyOfNarrow : 1);
+  const double columns = p.keeps_columns ? 0 : p.tile_n * line_cost(p.b);
+  const double loads = (p.tile_m * line_cost(p.a) + columns) * 128 / kLoadBytesPerCycle;
+  const Matrix &c = p.work.c;
+  // Strides may be as large as 64 bits: their remainder is enough.
+  const int64_t row_bytes = (p.turned ? c.col_stride : c.row_stride) % 32 * (floats ? 4 : 2);
+  const double rows_off = row_bytes % 32 == 0 ? 1 : 1.15;
+  const double adding = adds_in_place(p, split) ? pace.adding : 0;
+  return {greater(k_tile, loads), pace.between[floats] * rows_off + adding, pace.last[floats] * rows_off + adding,
+          pace.reduce};
+}
+
+int64_t most_blocks(const Chip &chip) { return forced.blocks > 0 ? forced.blocks : chip.multiprocessors; }
+
+// Blocks that can walk down the rows of the same columns, where each keeps its columns.
+int64_t walkers_of(const ProductPlan &p, const Chip &chip) { return least(most_blocks(chip) / p.tiles_n, p.tiles_m); }
+
 // Time of the whole product in cycles under a split.
-double modelled_cycles(const ProductPlan &p, int64_t split, int64_t contraction, int32_t multiprocessors) {
+double modelled_cycles(const ProductPlan &p, int64_t split, const Chip &chip) {
   const Product &w = p.work;
-  const int64_t chunk = ceil_div(most(contraction, 1), split), rounds = ceil_div(p.tiles * split, multiprocessors);
-  const int64_t k_tiles = ceil_div(chunk, p.tile_k);
-  const Pace pace = pace_of(p, rounds, k_tiles, split > 1 || w.c.type == DType::f32);
+  const int64_t contraction = w.contraction();
+  const int64_t k_tiles = ceil_div(ceil_div(most(contraction, 1), split), p.tile_k);
+  const int64_t rounds =
+      p.keeps_columns ? ceil_div(p.tiles_m, walkers_of(p, chip)) : ceil_div(p.tiles * split, chip.multiprocessors);
+  const bool floats = split > 1 || w.c.type == DType::f32;
+  const Pace pace = pace_of(p, split);
   const double computing = static_cast<double>(rounds) * static_cast<double>(k_tiles) * pace.k_tile +
                            static_cast<double>(rounds - 1) * pace.between;
-  const double lines = static_cast<double>(w.c.rows) + static_cast<double>(w.c.cols);
-  const double loading = lines * static_cast<double>(contraction) * size_of(w.a.type) / kMemoryBytesPerCycle;
-  // The one hides most of the other.
-  double cycles = pace.last + (computing > loading ? computing + 0.25 * loading : loading + 0.25 * computing);
-  if (split > 1) {
-    const double partials = static_cast<double>(split + 2) * w.c.rows * w.c.cols * 4;
-    cycles += kReduceLaunchCycles + partials / kReduceBytesPerCycle;
-  }
+  const double rows = static_cast<double>(w.c.rows), cols = static_cast<double>(w.c.cols);
+  const double depth = static_cast<double>(contraction) * size_of(w.a.type);
+  const double results = split > 1 ? 0 : rows * cols * (adds_in_place(p, split) ? 8 : floats ? 4 : 2);
+  const double memory = ((rows + cols) * depth + results) / kMemoryBytesPerCycle;
+  const double loads = rows * static_cast<double>(p.tiles_n) * line_cost(p.a) +
+                       (p.keeps_columns ? 0 : cols * static_cast<double>(p.tiles_m) * line_cost(p.b));
+  const double loading = greater(memory, loads * depth / kCacheBytesPerCycle);
+  const bool computes = computing > loading;
+  double cycles = pace.last + (computes ? computing + kShowing * loading : loading + kShowing * computing);
+  if (split > 1)
+    cycles += pace.reduce + kReduceCyclesPerSlice * static_cast<double>(split) +
+              static_cast<double>(split + 2) * rows * cols * 4 / kReduceBytesPerCycle;
   return cycles;
 }
 
@@ -144,30 +196,37 @@ void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
 // Where the way to memory and back is all that a product takes: many small blocks, one a tile and slice.
 void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multiprocessors) {
   const int64_t tiles = ceil_div(p->work.c.rows, tile) * ceil_div(p->work.c.cols, tile);
-  if (tiles <= 2 * multiprocessors && p->work.contraction() <= kMostSmallContraction) set_tiles(p, tile, tile, tile_k);
+  if (tiles > 2 * multiprocessors || p->work.contraction() > kMostSmallContraction) return;
+  set_tiles(p, tile, tile, tile_k);
+  p->split = 0;
 }
 
-// Worth a look: what fills one, two or three waves, and halves of the first.
-int64_t best_split(const ProductPlan &p, int32_t multiprocessors) {
+struct Split {
+  int64_t slices;
+  double cycles;
+};
+
+// The split asked for, or the best of those worth a look: from a third of a wave, or of the shortest slices, to two
+// waves, three where few slices make one.
+Split best_split(const ProductPlan &p, const Chip &chip) {
+  const int32_t multiprocessors = chip.multiprocessors;
+  if (p.work.split != 0) return {p.work.split, modelled_cycles(p, p.work.split, chip)};
   const int64_t contraction = p.work.contraction();
   const int64_t output_bytes = p.work.c.rows * p.work.c.cols * 4;
-  const int64_t one_wave = multiprocessors / p.tiles;
-  int64_t best = 1;
-  double best_cycles = modelled_cycles(p, 1, contraction, multiprocessors);
-  const int64_t candidates[] = {one_wave / 4, one_wave / 2, one_wave, 2 * multiprocessors / p.tiles,
-                                3 * multiprocessors / p.tiles};
-  for (const int64_t candidate : candidates) {
-    if (candidate < 2) continue;
+  const int64_t one_wave = multiprocessors / p.tiles, least_slice = p.kernel == kHopper ? kLeastSlice : 8 * p.tile_k;
+  const int64_t most_slices = contraction / least_slice, few = least(one_wave, most_slices) / 3;
+  const int64_t waves = one_wave < 4 ? 3 : 2;
+  Split best = {1, modelled_cycles(p, 1, chip)};
+  constexpr int64_t kCandidates[] = {0, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};  // 0: as fill one wave
+  for (const int64_t number : kCandidates) {
+    const int64_t candidate = number == 0 ? one_wave : number;
+    if (candidate < 2 || candidate < few || candidate * p.tiles > waves * multiprocessors) continue;
     // Slices of whole k-tiles, where the contraction allows it.
     const int64_t chunk = round_up(ceil_div(contraction, candidate), 64);
     const int64_t split = ceil_div(contraction, most(chunk, 1));
-    if (split < 2 || contraction / split < kLeastTilesPerSlice * p.tile_k || split * output_bytes > kMostPartialBytes)
-      continue;
-    const double cycles = modelled_cycles(p, split, contraction, multiprocessors);
-    if (cycles < 0.97 * best_cycles) {
-      best = split;
-      best_cycles = cycles;
-    }
+    if (split < 2 || split > most_slices || split * output_bytes > kMostPartialBytes) continue;
+    const double cycles = modelled_cycles(p, split, chip);
+    if (cycles < (best.slices == 1 ? 0.97 : 1) * best.cycles) best = {split, cycles};
   }
   return best;
 }
@@ -189,28 +248,44 @@ bool stores_boxes(const Product &w, int64_t split) { return makes_partials(w, sp
 
 struct TileSize {
   int32_t m, n, k;
+  bool keeps = false;
 };
+
+bool decide(int32_t wish, bool choice) { return wish == 0 ? choice : wish > 0; }
+
+// May blocks of this tile of 128 columns keep their columns' operand?
+bool can_keep(const ProductPlan &p, int64_t split, const Chip &chip) {
+  return p.kernel == kHopper && p.tile_n == 128 && split == 1 && walkers_of(p, chip) > 0 &&
+         ceil_div(p.work.contraction(), p.tile_k) <= kFewTiles;
+}
 
 // The tile under which the product is over soonest, with the split asked for or the best. Returns that time in cycles.
 template <int kCount>
 double choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &chip) {
-  const int64_t contraction = p->work.contraction();
   double best = 0;
-  const TileSize *chosen = nullptr;
+  TileSize chosen = {0, 0, 0};
+  int64_t slices = 1;
   for (const TileSize &size : sizes) {
     const bool wished = p->kernel != kHopper || forced.tile_n == 0 || size.n == forced.tile_n;
     set_tiles(p, size.m, size.n, size.k);
-    const int64_t split =
-        p->work.split == 0 ? best_split(*p, chip.multiprocessors) : static_cast<int64_t>(p->work.split);
+    p->keeps_columns = false;
+    Split split = best_split(*p, chip);
     // The Hopper kernel's widest tiles leave in boxes only.
-    if (p->kernel == kHopper && size.n == 256 && !stores_boxes(p->work, split)) continue;
-    const double cycles = modelled_cycles(*p, split, contraction, chip.multiprocessors) + (wished ? 0 : kNever);
-    if (chosen == nullptr || cycles < best) {
-      best = cycles;
-      chosen = &size;
+    if (p->kernel == kHopper && size.n == 256 && !stores_boxes(p->work, split.slices)) continue;
+    if (size.keeps) {
+      if (!can_keep(*p, split.slices, chip)) continue;
+      p->keeps_columns = true;
+      split.cycles = modelled_cycles(*p, 1, chip);
     }
+    if (!wished) split.cycles += kNever;
+    if (chosen.m != 0 && split.cycles >= best) continue;
+    best = split.cycles;
+    chosen = size;
+    slices = split.slices;
   }
-  set_tiles(p, chosen->m, chosen->n, chosen->k);
+  set_tiles(p, chosen.m, chosen.n, chosen.k);
+  p->keeps_columns = chosen.keeps;
+  p->split = static_cast<int32_t>(slices);
   return best;
 }
 
@@ -222,58 +297,50 @@ void choose_turned(ProductPlan *p, double cycles, const Chip &chip) {
   ProductPlan turned = *p;
   turned.turned = true;
   turned.swap = !p->swap;
+  turned.keeps_columns = false;
   turned.work.a = w.b.transposed();
   turned.work.b = w.a.transposed();
   turned.work.c = w.c.transposed();
   turned.a = p->b;
   turned.b = p->a;
   set_tiles(&turned, 128, 160, 64);
-  if (forced.tile_n == 160 ||
-      (forced.tile_n == 0 && modelled_cycles(turned, 1, w.contraction(), chip.multiprocessors) < cycles))
-    *p = turned;
+  if (forced.tile_n == 160 || (forced.tile_n == 0 && modelled_cycles(turned, 1, chip) < cycles)) *p = turned;
 }
 
-int64_t most_blocks(const Chip &chip) { return forced.blocks > 0 ? forced.blocks : chip.multiprocessors; }
-
-// Blocks that can walk down the rows of the same columns.
-int64_t walkers_of(const ProductPlan &p, const Chip &chip) { return least(most_blocks(chip) / p.tiles_n, p.tiles_m); }
-
-// Contractions so short that memory sets the rate, and many rows: each block keeps its 256 columns.
-bool choose_short(ProductPlan *p, const Chip &chip) {
+// Contractions so short that memory sets the rate, and many rows: each block keeps its 256 columns, if that is faster
+// than `cycles`. Returns the faster's.
+double choose_short(ProductPlan *p, double cycles, const Chip &chip) {
   const Product &w = p->work;
-  if (w.split != 1 || ceil_div(w.contraction(), 64) > kShortTiles || !p->a.contraction_inner) return false;
+  if (w.split != 1 || ceil_div(w.contraction(), 64) > kShortTiles || !p->a.contraction_inner) return cycles;
   ProductPlan kept = *p;
   set_tiles(&kept, 128, 256, 64);
-  const int64_t walkers = walkers_of(kept, chip);
-  const bool wide = 3 * w.c.cols >= 2 * kept.tiles_n * 256;
-  const bool choice = forced.tile_n != 0 || forced.keeps_columns != 0
-                          ? forced.tile_n == 256 && forced.keeps_columns > 0
-                          : wide && w.c.type != DType::f32 && kept.tiles_m >= 2 * walkers;
-  if (walkers == 0 || !choice) return false;
+  if (walkers_of(kept, chip) == 0) return cycles;
   kept.keeps_columns = true;
+  const double kept_cycles = modelled_cycles(kept, 1, chip);
+  if (forced.tile_n != 0 || forced.keeps_columns != 0 ? forced.tile_n != 256 || forced.keeps_columns < 1
+                                                      : w.c.type == DType::f32 || kept_cycles >= cycles)
+    return cycles;
   *p = kept;
-  return true;
+  return kept_cycles;
 }
 
 // How the Hopper kernel's blocks share the tiles.
 void choose_walk(ProductPlan *p, const Chip &chip) {
-  const Product &w = p->work;
   const int64_t units = p->tiles * p->split, k_tiles = ceil_div(p->chunk, p->tile_k);
-  const auto decide = [](int32_t wish, bool choice) { return wish == 0 ? choice : wish > 0; };
-  // Few k-tiles, old values to add to: memory sets the rate, and what is read from it must be asked for early.
-  const bool adds = w.add && w.c.type == DType::f32 && p->split == 1;
+  // Few k-tiles, old values to add to: what is read from memory must be asked for early.
+  if (can_keep(*p, p->split, chip)) p->keeps_columns = decide(forced.keeps_columns, p->keeps_columns);
+  const bool is_short = p->keeps_columns && p->tile_n == 256;
+  p->fetch_old = adds_in_place(*p, p->split) && !is_short && decide(forced.fetch_old, k_tiles <= kFewTiles);
   const int64_t walkers = walkers_of(*p, chip);
-  const bool can_keep = p->tile_n == 128 && p->split == 1 && k_tiles <= kFewTiles && walkers > 0;
-  p->fetch_old = adds && !p->keeps_columns && decide(forced.fetch_old, k_tiles <= kFewTiles);
-  if (can_keep) p->keeps_columns = decide(forced.keeps_columns, adds && p->tiles_m >= 3 * walkers);
   if (p->keeps_columns) {
     p->band = 1;
     p->blocks = static_cast<int32_t>(ceil_div(p->tiles_m, ceil_div(p->tiles_m, walkers)) * p->tiles_n);
     return;
   }
-  // As many rows as make a wave of blocks about square, where there are columns for that; as many blocks as make the
-  // waves equally full: all work to the end, in step.
-  p->band = forced.band != 0 ? forced.band : p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles ? 8 : 4;
+  // As many rows as make a wave of blocks about square, where there are columns for that and tiles are not narrow; as many
+  // blocks as make the waves equally full: all work to the end, in step.
+  const bool square = p->tile_n > 64 && p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles;
+  p->band = forced.band != 0 ? forced.band : square ? 8 : 4;
   p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, most_blocks(chip))));
 }
 
@@ -298,6 +365,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.pack_a = p.pack_b = false;
   p.band = 1;
   p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = false;
+  p.split = 0;
   p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;
 
@@ -328,8 +396,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     set_small_tiles(&p, 16, 64, multiprocessors);
   } else if (wgmma) {
     p.kernel = kHopper;
-    if (!choose_short(&p, chip))
-      choose_turned(&p, choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 64, 64}}, chip), chip);
+    const double cycles = choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 128, 64, true}, {128, 64, 64}}, chip);
+    choose_turned(&p, choose_short(&p, cycles, chip), chip);
     why = "wgmma and TMA: 16-bit operands on capability 9.0";
   } else {
     p.kernel = kMma;
@@ -339,8 +407,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   }
 
   // Slices.
-  const int64_t split = w.split == 0 ? best_split(p, multiprocessors) : static_cast<int64_t>(w.split);
-  p.split = static_cast<int32_t>(split);
+  if (p.split == 0) p.split = static_cast<int32_t>(best_split(p, chip).slices);
+  const int64_t split = p.split;
   p.chunk = ceil_div(most(contraction, 1), split);
   p.combine = split == 1 ? kDirect : makes_partials(w, split) ? kWorkspace : kAtomic;
   p.stores_boxes = p.turned || stores_boxes(w, split);

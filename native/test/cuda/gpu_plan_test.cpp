@@ -162,6 +162,14 @@ void test_choices() {
   CHECK(adds.keeps_columns && adds.fetch_old, "a short contraction that adds: %s", gpu::explain(adds, kH200).text);
   CHECK(!assigns.keeps_columns && !assigns.fetch_old, "nothing to add to: %s", gpu::explain(assigns, kH200).text);
   CHECK(!plan(DXDW_DW, 8192, 4096, 4096, true).fetch_old, "a long contraction");
+  // Lines off 64 bytes cost more loads than wide tiles cost padding.
+  CHECK(plan(DXDW_DX, 384, 15040, 8104, false).tile_n == 256, "rows that start on 16 bytes");
+  CHECK(plan(DXDW_Y, 512, 4096, 4096, false).tile_n == 128, "one wave of 128 columns");
+  CHECK(plan(DXDW_DW, 32768, 1024, 1024, true).tile_n == 256, "large: the energy of narrow tiles counts");
+  // Short contractions are worth splitting too, where the output has few tiles.
+  CHECK(plan(DXDW_DW, 4416, 128, 112, false).split >= 8, "one tile");
+  CHECK(plan(DXDW_DW, 3776, 128, 1664, false).split >= 2, "26 tiles, short");
+  CHECK(plan(DXDW_DW, 500, 128, 192, false).split == 1, "too short for two slices");
   for (int32_t width : {64, 128, 160, 256}) {
     gpu::forced.tile_n = width;
     const int32_t function = width == 160 ? DXDW_Y : DXDW_DW;
