@@ -33,9 +33,13 @@ struct Tile {
   const float *from;  // NULL: nothing is added
   int64_t from_stride;
   int32_t rows, cols;  // at most mr, nr
+  // So many tiles one below the other, all with as many rows: C and `from` go on below the tile before, A that much
+  // further.
+  int32_t count;
+  int64_t a_below;
   // C goes past the caches, with stores that want whole aligned vectors. Follow it with fence().
   bool stream;
-  // Where B is in panels, memory to be asked for meanwhile, so many bytes further at each step of depth.
+  // Where B is in panels, memory to be asked for meanwhile, so many bytes further at each step of depth of each tile.
   const char *ahead;
   int64_t ahead_step;
 };

@@ -227,16 +227,36 @@ struct ByRows {
   }
 };
 
+// Asks for a tile of C, to write it: for two lines of the cache in each row, or for one.
+template <bool Two>
+DXDW_INLINE void ask_for_c(const char *c, int32_t rows, int64_t stride) {
+  for (int32_t r = 0; r < rows; ++r, c += stride) {
+    __builtin_prefetch(c, 1, 3);
+    if (Two) __builtin_prefetch(c + 64, 1, 3);
+  }
+}
+
 static_assert(kTileVectors == 2, "the dispatch below knows one and two vectors");
 
 template <typename Op, template <int> typename A, bool Panel>
-void tile_of(const Tile &t) {
+void tile_of(const Tile &first) {
   static constexpr ByRows<Op, A, Panel, 1> one;
   static constexpr ByRows<Op, A, Panel, 2> two;
-  if (t.cols > kLanes)
-    two.micros[t.rows - 1](t, t.cols - kLanes);
-  else
-    one.micros[t.rows - 1](t, t.cols);
+  const bool wide = first.cols > kLanes;
+  const Micro micro = (wide ? two.micros : one.micros)[first.rows - 1];
+  const int last = wide ? first.cols - kLanes : first.cols;
+  if (first.count == 1) return micro(first, last);
+  Tile t = first;
+  const int64_t item = dxdw::size_of(t.c_type), c_stride = t.c_stride * item, c_below = t.rows * c_stride;
+  const bool two_lines = t.cols * item > 64;
+  for (int32_t left = t.count; left > 0; --left) {
+    if (!t.stream && left > 1) (two_lines ? ask_for_c<true> : ask_for_c<false>)(t.c + c_below, t.rows, c_stride);
+    micro(t, last);
+    t.a += t.a_below;
+    t.c += c_below;
+    if (t.from != nullptr) t.from += t.rows * t.from_stride;
+    t.ahead += t.depth * t.ahead_step;
+  }
 }
 
 }  // namespace

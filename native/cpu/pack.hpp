@@ -49,51 +49,68 @@ DXDW_INLINE void pack_runs(int64_t count, int64_t steps, float *out, const Load 
   }
 }
 
-// Depth contiguous in each line: squares of kLanes x kLanes are turned in registers.
-template <int W, typename T>
-void pack_turned(const char *p, int64_t line_bytes, int count, int64_t depth, float *out) {
-  for (int i = 0; i < W; i += kLanes) {
-    const int wanted = W - i < kLanes ? W - i : kLanes;
-    for (int64_t k = 0; k < depth; k += kLanes) {
-      const int steps = depth - k < kLanes ? static_cast<int>(depth - k) : kLanes;
-      Vec square[kLanes];
+// Depth side by side in each line, or every second element: squares of kLanes x kLanes are turned in registers.
+// load(line, step, n) gives n <= kLanes steps of a line.
+template <int W, typename Load>
+DXDW_INLINE void pack_turned(int64_t count, int64_t steps, float *out, const Load &load) {
+  for (int64_t line = 0; line < count; line += W, out += W * steps)
+    for (int i = 0; i < W; i += kLanes) {
+      const int wanted = W - i < kLanes ? W - i : kLanes;
+      for (int64_t k = 0; k < steps; k += kLanes) {
+        const int there = least(steps - k, kLanes);
+        Vec square[kLanes];
 #pragma GCC unroll 16
-      for (int j = 0; j < kLanes; ++j)
-        square[j] =
-            j < wanted && i + j < count ? v_load_first<T>(items<T>(p + (i + j) * line_bytes) + k, steps) : v_zero();
-      v_transpose(square);
-      float *to = out + k * W + i;
-      for (int j = 0; j < steps; ++j)
-        wanted == kLanes ? v_store(to + j * W, square[j]) : v_store_n(to + j * W, square[j], wanted);
+        for (int j = 0; j < kLanes; ++j)
+          square[j] = j < wanted && line + i + j < count ? load(line + i + j, k, there) : v_zero();
+        v_transpose(square);
+        float *to = out + k * W + i;
+        for (int j = 0; j < there; ++j)
+          wanted == kLanes ? v_store(to + j * W, square[j]) : v_store_n(to + j * W, square[j], wanted);
+      }
     }
-  }
 }
 
-template <int W, typename T>
-void pack_any(const typename T::Item *p, int64_t line_stride, int64_t depth_stride, int count, int64_t depth,
-              float *out) {
-  for (int64_t k = 0; k < depth; ++k, out += W) {
-    for (int i = 0; i < count; ++i) out[i] = T::get(p + i * line_stride + k * depth_stride);
-    for (int i = count; i < W; ++i) out[i] = 0.0f;
-  }
+// Any strides, one by one: get(line, step). near: lines stand closer together than steps.
+template <int W, typename Get>
+DXDW_INLINE void pack_any(int64_t count, int64_t steps, bool near, float *out, const Get &get) {
+  const int64_t group = near ? kNarrowAtOnce * W : W;
+  for (int64_t from = 0; from < count; from += group)
+    for (int64_t k = 0; k < steps; ++k)
+      for (int64_t line = from; line < from + group && line < count; line += W) {
+        float *const to = out + line * steps + k * W;
+        const int there = least(count - line, W);
+        for (int i = 0; i < there; ++i) to[i] = get(line + i, k);
+        for (int i = there; i < W; ++i) to[i] = 0.0f;
+      }
+}
+
+DXDW_INLINE bool lines_are_near(const Lines &lines) {
+  const auto magnitude = [](int64_t stride) { return stride < 0 ? -stride : stride; };
+  return magnitude(lines.line_stride) < magnitude(lines.depth_stride);
 }
 
 template <int W, typename T>
 void pack_typed(const Lines &lines, float *out) {
-  typedef typename T::Item Item;
-  const Item *p = items<T>(lines.data);
-  if (lines.line_stride == 1)
-    return pack_runs<W>(lines.count, lines.depth, out, [&](int64_t k, int64_t line, int n) {
-      return v_load_first<T>(p + k * lines.depth_stride + line, n);
+  const typename T::Item *const p = items<T>(lines.data);
+  const int64_t line_stride = lines.line_stride, depth_stride = lines.depth_stride;
+  if (line_stride == 1)
+    return pack_runs<W>(lines.count, lines.depth, out, [=](int64_t k, int64_t line, int n) {
+      return v_load_first<T>(p + k * depth_stride + line, n);
     });
-  for (int64_t line = 0; line < lines.count; line += W, out += W * lines.depth, p += W * lines.line_stride) {
-    const int count = least(lines.count - line, W);
-    if (lines.depth_stride == 1)
-      pack_turned<W, T>(reinterpret_cast<const char *>(p), lines.line_stride * static_cast<int64_t>(sizeof(Item)),
-                        count, lines.depth, out);
-    else
-      pack_any<W, T>(p, lines.line_stride, lines.depth_stride, count, lines.depth, out);
-  }
+  if (depth_stride == 1)
+    return pack_turned<W>(lines.count, lines.depth, out, [=](int64_t line, int64_t k, int n) {
+      return v_load_first<T>(p + line * line_stride + k, n);
+    });
+  if (line_stride == 2)
+    return pack_runs<W>(lines.count, lines.depth, out, [=](int64_t k, int64_t line, int n) {
+      return v_load_second<T>(p + k * depth_stride + 2 * line, n);
+    });
+  if (depth_stride == 2)
+    return pack_turned<W>(lines.count, lines.depth, out, [=](int64_t line, int64_t k, int n) {
+      return v_load_second<T>(p + line * line_stride + 2 * k, n);
+    });
+  pack_any<W>(lines.count, lines.depth, lines_are_near(lines), out,
+              [=](int64_t line, int64_t k) { return T::get(p + line * line_stride + k * depth_stride); });
 }
 
 template <int W>
@@ -107,42 +124,47 @@ void pack(const Lines &lines, float *out) {
 
 #if defined(DXDW_BF16_PAIRS)
 
-DXDW_INLINE float pair(uint16_t low, uint16_t high) {
-  return float_of_bits(static_cast<uint32_t>(low) | static_cast<uint32_t>(high) << 16);
-}
-
-template <int W>
-void pack_pair_any(const uint16_t *p, int64_t line_stride, int64_t depth_stride, int count, int64_t depth, float *out) {
-  for (int64_t k = 0; k < depth; k += 2, out += W) {
-    for (int i = 0; i < count; ++i) {
-      const uint16_t *low = p + i * line_stride + k * depth_stride;
-      out[i] = pair(*low, k + 1 < depth ? low[depth_stride] : 0);
-    }
-    for (int i = count; i < W; ++i) out[i] = 0.0f;
-  }
+// The first n pairs of a line with an odd last item, which zero follows.
+DXDW_INLINE Vec odd_pairs(const uint16_t *p, int64_t stride, int n) {
+  uint16_t near[2 * kLanes] = {};
+  for (int i = 0; i < 2 * n - 1; ++i) near[i] = p[i * stride];
+  Vec pairs;
+  memcpy(&pairs, near, sizeof pairs);
+  return pairs;
 }
 
 template <int W>
 void pack_pairs(const Lines &lines, float *out) {
-  const int64_t pairs = (lines.depth + 1) / 2, even = lines.depth / 2 * 2;
-  const uint16_t *p = items<BF16>(lines.data);
-  if (lines.line_stride == 1) {
-    static const uint16_t zeros[kLanes] = {};
-    return pack_runs<W>(lines.count, pairs, out, [&](int64_t k, int64_t line, int n) {
-      const uint16_t *low = p + 2 * k * lines.depth_stride + line;
-      return v_pairs(low, 2 * k < even ? low + lines.depth_stride : zeros, n);
+  const int64_t steps = (lines.depth + 1) / 2, whole = lines.depth / 2;
+  const int64_t line_stride = lines.line_stride, depth_stride = lines.depth_stride;
+  const uint16_t *const p = items<BF16>(lines.data);
+  static const uint16_t zeros[2 * kLanes] = {};
+  if (line_stride == 1)
+    return pack_runs<W>(lines.count, steps, out, [=](int64_t k, int64_t line, int n) {
+      const uint16_t *const low = p + 2 * k * depth_stride + line;
+      return v_pairs(low, k < whole ? low + depth_stride : zeros, n);
     });
-  }
-  for (int64_t line = 0; line < lines.count; line += W, out += W * pairs, p += W * lines.line_stride) {
-    const int count = least(lines.count - line, W);
-    if (lines.depth_stride == 1) {
-      // Two neighbours are one 32-bit item that is moved as it is; an odd last one follows alone.
-      pack_turned<W, F32>(reinterpret_cast<const char *>(p), lines.line_stride * 2, count, even / 2, out);
-      pack_pair_any<W>(p + even, lines.line_stride, 1, count, lines.depth - even, out + W * (even / 2));
-    } else {
-      pack_pair_any<W>(p, lines.line_stride, lines.depth_stride, count, lines.depth, out);
-    }
-  }
+  // Two neighbours are one 32-bit item that moves as it is.
+  if (depth_stride == 1)
+    return pack_turned<W>(lines.count, steps, out, [=](int64_t line, int64_t k, int n) {
+      const uint16_t *const from = p + line * line_stride + 2 * k;
+      return k + n > whole ? odd_pairs(from, 1, n) : v_load_n(reinterpret_cast<const float *>(from), n);
+    });
+  if (line_stride == 2)
+    return pack_runs<W>(lines.count, steps, out, [=](int64_t k, int64_t line, int n) {
+      const uint16_t *const low = p + 2 * k * depth_stride + 2 * line;
+      return v_pairs_second(low, k < whole ? low + depth_stride : zeros, n);
+    });
+  if (depth_stride == 2)
+    return pack_turned<W>(lines.count, steps, out, [=](int64_t line, int64_t k, int n) {
+      const uint16_t *const from = p + line * line_stride + 4 * k;
+      return k + n > whole ? odd_pairs(from, 2, n) : v_line_pairs_second(from, n);
+    });
+  pack_any<W>(lines.count, steps, lines_are_near(lines), out, [=](int64_t line, int64_t k) {
+    const uint16_t *const low = p + line * line_stride + 2 * k * depth_stride;
+    const uint32_t high = k < whole ? low[depth_stride] : 0;
+    return float_of_bits(*low | high << 16);
+  });
 }
 
 #endif

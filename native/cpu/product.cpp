@@ -35,6 +35,9 @@ constexpr int64_t kScratchCols = 512;
 // Packed B of one step, and the panels below which a step does not shrink to meet that.
 constexpr int64_t kPackedBytes = 8 << 20;
 constexpr int64_t kStepPanels = 32;
+// A block of B that packed takes no more than this is packed, and used, while it is in the second-level cache: so much
+// for each thread.
+constexpr int64_t kStepBytes = 512 << 10;
 // Below so many multiply-adds a thread more costs more than it brings.
 constexpr int64_t kWorkPerThread = 1 << 18;
 // What it may cost that each thread packs all of A, for its own columns.
@@ -43,6 +46,10 @@ constexpr double kPackedAgain = 1.02;
 constexpr int64_t kWorkPerTask = 1 << 20, kMostRows = 1024;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
 constexpr int64_t kDirectUses = 8;
+// The same of A where neither its rows nor its steps stand side by side, or where they meet in one set of the first-level
+// cache, which few steps may.
+constexpr int64_t kDirectUsesApart = 1;
+constexpr int64_t kFewSteps = 256;
 // The same where both have the contraction outermost, as dW's operands do: so many micro-tiles down and across.
 constexpr int64_t kNearRowUses = 40, kNearColUses = 16;
 // Rows that then pass over a block of B at a time: B is read anew for each such part.
@@ -55,6 +62,10 @@ constexpr int64_t kVectorsPerTile = 2;
 constexpr int64_t kThinCols = 8;
 // Packed B up to this size stays in the second-level cache while all rows of A pass by.
 constexpr int64_t kCachedBytes = 384 << 10;
+// Addresses so far apart meet in one set of the first-level cache.
+constexpr int64_t kWayBytes = 4096;
+// Rows of A that stay in the first-level cache while the panels of B pass by.
+constexpr int64_t kTallBytes = 14 << 10;
 
 // How slices of T come together.
 enum class Finish { direct, scratch, atomic };
@@ -118,6 +129,14 @@ bool b_readable_in_place(const Blocks &s) {
   return (s.pairs ? s.b.rows % 2 == 0 : s.b.type == DType::f32) && (s.b.col_stride == 1 || s.b.cols == 1);
 }
 
+// By how many micro-tiles each of A's elements may be used in place before packing pays.
+int64_t uses_in_place(const Matrix &a) {
+  const auto collide = [&](int64_t stride) { return stride != 0 && stride * size_of(a.type) % kWayBytes == 0; };
+  const bool far_apart = a.row_stride != 1 && a.col_stride != 1;
+  const bool steps_collide = collide(a.col_stride) && a.cols > kFewSteps;
+  return far_apart || steps_collide || collide(a.row_stride) ? kDirectUsesApart : kDirectUses;
+}
+
 // May it take A's elements from there? Not pairs beside a B in place, for which there is no micro-kernel.
 bool a_readable_in_place(const Blocks &s) {
   if (s.pairs) return !s.b_direct && s.a.col_stride == 1 && s.a.row_stride % 2 == 0 && s.a.cols % 2 == 0;
@@ -157,7 +176,7 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   const int64_t rows_at_most = ceil_div(s.c.rows, k.mr);
   const bool few = rows_at_most <= kNearRowUses && s.col_panels <= kNearColUses && s.a.row_stride == 1;
   s.b_direct = b_readable_in_place(s) && (few || rows_at_most <= kDirectUses);
-  s.a_direct = a_readable_in_place(s) && ((few && s.b_direct) || s.col_panels <= kDirectUses);
+  s.a_direct = a_readable_in_place(s) && ((few && s.b_direct) || s.col_panels <= uses_in_place(s.a));
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
   s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, k.mr)) : k.mr;
   s.row_panels = ceil_div(s.c.rows, s.tile_rows);
@@ -170,7 +189,8 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
     const int64_t fit = std::max<int64_t>(1, kPackedBytes / s.panel_bytes());
     const bool in_place = s.finish == Finish::direct;
     s.step_panels = std::min(s.step_panels, std::max<int64_t>(fit / s.step_blocks, in_place ? kStepPanels : 1));
-    if (in_place) s.step_blocks = std::min(s.step_blocks, std::max<int64_t>(1, fit / s.step_panels));
+    const int64_t near = s.step_panels * s.panel_bytes() <= kStepBytes ? kStepBytes * threads / s.panel_bytes() : fit;
+    if (in_place) s.step_blocks = std::min(s.step_blocks, std::max<int64_t>(1, std::min(fit, near) / s.step_panels));
   }
 
   // Tasks: rows first, in equal parts that fit the cache; columns too where rows are few, or can't be shared evenly.
@@ -324,56 +344,66 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   const int64_t unit = s.pairs ? 2 : 1;
   tile.a_line = !s.a_direct ? 1 : s.a.row_stride / unit;
   tile.a_depth = !s.a_direct ? k.mr : s.pairs ? 1 : s.a.col_stride;
+  tile.a_below = s.a_direct ? s.tile_rows * tile.a_line : k.mr * tile.depth;
   tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
   // The inner loop runs over the operand that the caches hold.
   const bool rows_outside = col_panels * s.panel_bytes() * depth / kBlock <= kCachedBytes;
   tile.stream = s.stream;
-  // Operands in place that follow one another without gaps are asked for early: the next tile's rows of A, or, tile by
-  // tile, the next block of B.
-  const int64_t tiles = row_panels * col_panels, steps = std::max<int64_t>(1, tile.depth);
+  // Rows of A in place that follow one another without gaps are asked for early.
+  const int64_t steps = std::max<int64_t>(1, tile.depth);
   const int64_t row_bytes = s.a.row_stride * size_of(s.a.type);
   const bool next_rows = s.a_direct && rows_outside && s.a.col_stride == 1 && s.a.row_stride == depth;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t r = rows_outside ? i / col_panels : i % row_panels;
-    const int64_t q = rows_outside ? i % col_panels : i / row_panels;
-    const int64_t row = r * s.tile_rows, col = q * k.nr;
-    tile.rows = static_cast<int32_t>(std::min(s.tile_rows, rows - row));
-    tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, cols - col));
-    tile.a = s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
-    tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
-                        : packed_panel(run, step, part.col_from + q, block);
-    tile.ahead = reinterpret_cast<const char *>(tile.a);
-    tile.ahead_step = 0;
-    if (!s.a_direct && !s.b_direct && !rows_outside) {
-      // Each tile asks for its share of the panel of B that follows.
-      const bool last = q + 1 == col_panels;
-      const int64_t share = ceil_div(k.nr * tile.depth * 4, row_panels);
-      if (!last || block + 1 < step.blocks) {
-        const float *const next = packed_panel(run, step, part.col_from + (last ? 0 : q + 1), block + (last ? 1 : 0));
-        tile.ahead = reinterpret_cast<const char *>(next) + r * share;
-        tile.ahead_step = ceil_div(share, steps);
+  const int64_t next_rows_step = ceil_div(s.tile_rows * row_bytes, steps);
+  // Each tile asks for its share of the panel of B that follows.
+  const bool next_panel = !s.a_direct && !s.b_direct && !rows_outside;
+  const int64_t share = ceil_div(k.nr * tile.depth * 4, row_panels), share_step = ceil_div(share, steps);
+  // Tiles below one another are one call, for a short tile takes hardly longer than a call: all of them where rows are
+  // inside, else as many as leave their rows of A in the first-level cache. A scratch tile serves one at a time.
+  const int64_t fit = std::max<int64_t>(1, kTallBytes / (s.tile_rows * steps * 4));
+  const int64_t group = s.by_tile() ? 1 : rows_outside ? std::min(fit, row_panels) : row_panels;
+  const int64_t whole = rows / s.tile_rows;
+  for (int64_t above = 0; above < row_panels; above += group)
+    for (int64_t q = 0; q < col_panels; ++q) {
+      const int64_t below = std::min(row_panels, above + group), col = q * k.nr;
+      const bool last_panel = q + 1 == col_panels;
+      for (int64_t r = above; r < below; r += tile.count) {
+        const int64_t row = r * s.tile_rows;
+        tile.count = static_cast<int32_t>(r < whole ? std::min(below, whole) - r : 1);
+        tile.rows = static_cast<int32_t>(std::min(s.tile_rows, rows - row));
+        tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, cols - col));
+        tile.a =
+            s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
+        tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
+                            : packed_panel(run, step, part.col_from + q, block);
+        tile.ahead = reinterpret_cast<const char *>(tile.a);
+        tile.ahead_step = 0;
+        if (next_panel && (!last_panel || block + 1 < step.blocks)) {
+          const int64_t next = last_panel ? 0 : q + 1;
+          tile.ahead =
+              reinterpret_cast<const char *>(packed_panel(run, step, part.col_from + next, block + last_panel)) +
+              r * share;
+          tile.ahead_step = share_step;
+        } else if (next_rows && q == 0) {
+          tile.ahead += s.tile_rows * row_bytes;
+          tile.ahead_step = next_rows_step;
+        }
+        const int64_t next_row = r + tile.count < below ? r + tile.count : last_panel ? below : above;
+        const int64_t next_col = r + tile.count < below ? q : last_panel ? 0 : q + 1;
+        if (!tile.stream) prefetch_tile(to, next_row * s.tile_rows, next_col * k.nr, s.tile_rows, k.nr);
+        const float *const from =
+            reinterpret_cast<const float *>(s.by_tile() ? part.into.data : part.into.at(row, col));
+        tile.from = adds ? from : nullptr;
+        tile.c = s.by_tile() && !ends ? part.into.data : to.at(row, col);
+        if (!s.by_tile()) {
+          micro(tile);
+          continue;
+        }
+        const Matrix target = part.target.block(row, col, tile.rows, tile.cols);
+        begin(s, target, part.into);
+        micro(tile);
+        end(s, target, part.into);
       }
-    } else if (next_rows && q == 0) {
-      tile.ahead += s.tile_rows * row_bytes;
-      tile.ahead_step = ceil_div(s.tile_rows * row_bytes, steps);
     }
-    if (i + 1 < tiles && !tile.stream) {
-      const int64_t next_r = rows_outside ? (i + 1) / col_panels : (i + 1) % row_panels;
-      const int64_t next_q = rows_outside ? (i + 1) % col_panels : (i + 1) / row_panels;
-      prefetch_tile(to, next_r * s.tile_rows, next_q * k.nr, s.tile_rows, k.nr);
-    }
-    const float *const from = reinterpret_cast<const float *>(s.by_tile() ? part.into.data : part.into.at(row, col));
-    tile.from = adds ? from : nullptr;
-    tile.c = s.by_tile() && !ends ? part.into.data : to.at(row, col);
-    if (!s.by_tile()) {
-      micro(tile);
-      continue;
-    }
-    const Matrix target = part.target.block(row, col, tile.rows, tile.cols);
-    begin(s, target, part.into);
-    micro(tile);
-    end(s, target, part.into);
-  }
 }
 
 void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
@@ -589,6 +619,8 @@ void run_small(const Product &p) {
   tile.b_depth = p.b.row_stride;
   tile.c_stride = p.c.row_stride;
   tile.c_type = DType::f32;
+  tile.count = 1;
+  tile.a_below = 0;
   tile.stream = false;
   tile.ahead_step = 0;
   const int64_t height = p.c.rows <= k.mr ? p.c.rows : ceil_div(p.c.rows, ceil_div(p.c.rows, k.mr));

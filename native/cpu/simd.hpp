@@ -581,6 +581,71 @@ DXDW_INLINE Vec v_load_first(const typename T::Item *p, int n) {
   return T::load(items);
 }
 
+// The same of every second element: p[0], p[2], ... p[2 n - 2].
+template <typename T>
+DXDW_INLINE Vec v_load_second(const typename T::Item *p, int n) {
+#if defined(DXDW_LEVEL_AVX512) || defined(DXDW_LEVEL_AVX512BF16)
+  const uint32_t there = (2u << (2 * n - 2)) - 1u;
+  if constexpr (sizeof(typename T::Item) == sizeof(float)) {
+    const Vec low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(there), p);
+    const Vec high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(there >> 16), p + kLanes);
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_ps(low, even, high);
+  } else {
+    typename T::Item near[kLanes];
+    const __m512i both = _mm512_maskz_loadu_epi16(there, p);
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(near), _mm512_cvtepi32_epi16(both));
+    return T::load(near);
+  }
+#else
+#if defined(DXDW_LEVEL_AVX2)
+  if constexpr (sizeof(typename T::Item) == sizeof(float)) {
+    const Vec low = v_load_n(p, 2 * n - 1), high = v_load_n(p + kLanes, 2 * n - 1 - kLanes);
+    const __m256d halves = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(halves, 0xd8));
+  }
+#endif
+  typename T::Item near[kLanes] = {};
+  for (int i = 0; i < n; ++i) near[i] = p[2 * i];
+  return T::load(near);
+#endif
+}
+
+#if defined(DXDW_BF16_PAIRS)
+
+// The first n pairs (low[2 i], high[2 i]), zeros behind them.
+DXDW_INLINE Vec v_pairs_second(const uint16_t *low, const uint16_t *high, int n) {
+#if defined(DXDW_LEVEL_AVX512BF16)
+  const __mmask32 there = (2u << (2 * n - 2)) - 1u;
+  const __m512i l = _mm512_maskz_loadu_epi16(there, low), h = _mm512_maskz_loadu_epi16(there, high);
+  return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaaaaaau, l, _mm512_slli_epi32(h, 16)));
+#else
+  uint16_t near_low[kLanes] = {}, near_high[kLanes] = {};
+  for (int i = 0; i < n; ++i) near_low[i] = low[2 * i], near_high[i] = high[2 * i];
+  return v_pairs(near_low, near_high, kLanes);
+#endif
+}
+
+// The first n pairs (p[4 i], p[4 i + 2]), zeros behind them.
+DXDW_INLINE Vec v_line_pairs_second(const uint16_t *p, int n) {
+#if defined(DXDW_LEVEL_AVX512BF16)
+  const uint64_t there = (uint64_t{2} << (4 * n - 2)) - 1u;
+  const __m512i low = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(there), p);
+  const __m512i high = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(there >> 32), p + 2 * kLanes);
+  const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24,
+                                        22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  return _mm512_castsi512_ps(_mm512_permutex2var_epi16(low, even, high));
+#else
+  uint16_t near[2 * kLanes] = {};
+  for (int i = 0; i < 2 * n; ++i) near[i] = p[2 * i];
+  Vec pairs;
+  memcpy(&pairs, near, sizeof pairs);
+  return pairs;
+#endif
+}
+
+#endif
+
 template <typename T>
 DXDW_INLINE void v_store_first(typename T::Item *p, Vec v, int n) {
   if (n == kLanes) return T::store(p, v);
