@@ -46,6 +46,7 @@ const Kernels DXDW_TABLE = {
     convert,
     reduce,
     dot,
+    dots,
     add_scaled,
     scale,
     scale_and_add,

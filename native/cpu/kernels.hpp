@@ -76,9 +76,9 @@ struct StepStretch {
   AdamWNumbers adamw;
 };
 
-// Rows that are walked side by side where they are long: w and the sums of gw are read once for all of them, and each
-// row is a stream of its own.
-constexpr int kScaleGroup = 8;
+// How many rows a weighted sum's backward walks side by side: w and the sums of gw are read once for all of them, and each
+// row is a stream of its own. Many are eight of float32, four of 16 bits.
+enum class Abreast { one, two, many };
 
 struct Kernels {
   const char *name;
@@ -112,15 +112,18 @@ struct Kernels {
   // Sum of x[d] * w[d] over contiguous w, x of any type and stride. Memory at `ahead` is asked for meanwhile, as many
   // bytes as x has.
   float (*dot)(const char *x, DType type, int64_t stride, const float *w, int64_t count, const char *ahead);
+  // The same for so many rows, each so many bytes behind the one before.
+  void (*dots)(const char *x, int64_t x_bytes, DType type, int64_t stride, const float *w, int64_t count, int64_t rows,
+               float *sums);
   // sums[d] += x[d] * g for contiguous sums; `ahead` as above.
   void (*add_scaled)(const char *x, DType type, int64_t stride, float g, float *sums, int64_t count, const char *ahead);
   // out[d] = g * w[d], or out[d] = out[d] + g * w[d]. `stream`: the output is too large to be worth a place in the
   // cache.
   void (*scale)(const float *w, float g, char *out, DType type, int64_t stride, int64_t count, bool add, bool stream);
-  // scale and add_scaled in one pass over rows so many bytes apart, one after the other (group = 1) or kScaleGroup side by
-  // side, for an x and a gx of one type with features side by side.
+  // scale and add_scaled in one pass over rows so many bytes apart, for an x and a gx of one type with features side by
+  // side. gx = NULL: add_scaled alone.
   void (*scale_and_add)(const char *x, int64_t x_bytes, DType type, const float *w, const float *g, char *gx,
-                        int64_t gx_bytes, float *sums, int64_t count, int64_t rows, int64_t group, bool stream);
+                        int64_t gx_bytes, float *sums, int64_t count, int64_t rows, Abreast abreast, bool stream);
   void (*elementwise[kElementwiseKernels])(const Stretch &stretch);
   // The largest of count floats, NaN passed over or not; sums of e^(a - most), (a - b)^2 and a^2.
   float (*largest)(const float *a, int64_t count);

@@ -1,6 +1,8 @@
 // Kernels over one row: conversion, ordered reduction, and the three steps of a weighted sum.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels.hpp"
 #include "simd.hpp"
 
@@ -82,11 +84,15 @@ void reduce(const float *partials, int64_t split, int64_t split_stride, float *o
 
 // ---- Weighted sum ----
 
-using dxdw::cpu::kScaleGroup;
+using dxdw::cpu::Abreast;
 
 // How far ahead of the next row memory is asked for.
 constexpr int64_t kAheadBytes = 4096;
 constexpr int kChains = 4;  // independent accumulators, to hide the latency of the multiply-add
+// Rows of a forward that are walked side by side: their sums fit the registers.
+constexpr int kDotRows = kTileRows >= 12 ? 4 : 2;
+// The next rows are asked for if they begin no further away: else they would be gone from the second-level cache by then.
+constexpr int64_t kNearBytes = 256 << 10;
 
 // Asks for the vector at item i of what will be read next.
 template <typename T>
@@ -113,6 +119,37 @@ DXDW_INLINE float dot_run(const typename T::Item *x, const float *w, int64_t cou
   return v_sum(v_add(v_add(sums[0], sums[1]), v_add(sums[2], sums[3])));
 }
 
+// The same of R rows at a time: w is read once for all, and each row is a stream of its own.
+template <typename T, int R>
+DXDW_INLINE void dot_runs(const char *x, int64_t x_bytes, const float *w, int64_t count, int64_t ahead, float *out) {
+  const auto row = [=](int r) { return items<T>(x + r * x_bytes); };
+  Vec sums[R][kChains];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int c = 0; c < kChains; ++c) sums[r][c] = v_zero();
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= count; i += kChains * kLanes)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < kChains; ++c) {
+        ask<T>(x + r * x_bytes + ahead, i + c * kLanes);
+        sums[r][c] = v_fma(T::load(row(r) + i + c * kLanes), v_load(w + i + c * kLanes), sums[r][c]);
+      }
+  for (; i + kLanes <= count; i += kLanes)
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) sums[r][0] = v_fma(T::load(row(r) + i), v_load(w + i), sums[r][0]);
+  if (i < count) {
+    const int n = static_cast<int>(count - i);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+      sums[r][1] = v_fma(v_load_first<T>(row(r) + i, n), v_load_first<F32>(w + i, n), sums[r][1]);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) out[r] = v_sum(v_add(v_add(sums[r][0], sums[r][1]), v_add(sums[r][2], sums[r][3])));
+}
+
 float dot(const char *x, DType type, int64_t stride, const float *w, int64_t count, const char *ahead) {
   return with_type(type, [&](auto t) {
     typedef decltype(t) T;
@@ -134,6 +171,25 @@ float dot(const char *x, DType type, int64_t stride, const float *w, int64_t cou
       sums[chain] = v_fma(v_load_first<T>(near, n), v_load_first<F32>(w + i, n), sums[chain]);
     }
     return v_sum(v_add(v_add(sums[0], sums[1]), v_add(sums[2], sums[3])));
+  });
+}
+
+void dots(const char *x, int64_t x_bytes, DType type, int64_t stride, const float *w, int64_t count, int64_t rows,
+          float *sums) {
+  with_type(type, [&](auto t) {
+    typedef decltype(t) T;
+    const int64_t group_bytes = kDotRows * x_bytes;
+    const bool near = -kNearBytes <= group_bytes && group_bytes <= kNearBytes;
+    const int64_t row_bytes = count * static_cast<int64_t>(sizeof(typename T::Item));
+    const int64_t rows_ahead = 1 + kAheadBytes / (row_bytes > 0 ? row_bytes : 1);
+    int64_t r = 0;
+    if (stride == 1)
+      for (; r + kDotRows <= rows; r += kDotRows)
+        dot_runs<T, kDotRows>(x + r * x_bytes, x_bytes, w, count, near ? group_bytes : kAheadBytes / 2, sums + r);
+    for (; r < rows; ++r) {
+      const int64_t next = r + rows_ahead < rows ? r + rows_ahead : rows - 1;
+      sums[r] = dot(x + r * x_bytes, type, stride, w, count, x + next * x_bytes);
+    }
   });
 }
 
@@ -172,69 +228,104 @@ void scale(const float *w, float g, char *out, DType type, int64_t stride, int64
   });
 }
 
-// Features [from, to) of K rows of x and gx, so many bytes apart; whole vectors. All loads come before the stores, for
-// x, w, sums and gx are often alike in their low address bits, and such a read would wait for the write.
-template <typename T, int K, bool Stream>
+// How results leave: not at all, by way of the caches, past them.
+enum class Results { none, stored, streamed };
+
+// V vectors of features of K rows of x and gx, so many bytes apart. All loads come before the stores, for x, w, sums and
+// gx are often alike in their low address bits, and such a read would wait for the write.
+template <typename T, int K, int V, Results Gx>
+DXDW_INLINE void scale_and_add_vectors(const char *x, int64_t x_bytes, const float *w, const Vec (&factors)[K],
+                                       char *gx, int64_t gx_bytes, float *sums, int64_t i, int64_t ahead) {
+  Vec weights[V], sum[V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    weights[v] = Gx == Results::none ? v_zero() : v_load(w + i + v * kLanes);
+    sum[v] = v_load(sums + i + v * kLanes);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < K; ++r) {
+    ask<T>(x + r * x_bytes + ahead, i);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[v] = v_fma(T::load(items<T>(x + r * x_bytes) + i + v * kLanes), factors[r], sum[v]);
+  }
+  if (Gx != Results::none)
+#pragma GCC unroll 8
+    for (int r = 0; r < K; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        typename T::Item *const out = items<T>(gx + r * gx_bytes) + i + v * kLanes;
+        const Vec scaled = v_mul(factors[r], weights[v]);
+        Gx == Results::streamed ? T::stream(out, scaled) : T::store(out, scaled);
+      }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) v_store(sums + i + v * kLanes, sum[v]);
+}
+
+// So many vectors are a line of the cache, which streamed stores should fill at once.
+template <typename T>
+constexpr int line_vectors() {
+  constexpr int kVectors = 64 / (kLanes * static_cast<int>(sizeof(typename T::Item)));
+  return kVectors > 4 ? 4 : kVectors;
+}
+
+// Features [from, to) of K rows: whole vectors.
+template <typename T, int K, Results Gx>
 DXDW_INLINE void scale_and_add_runs(const char *x, int64_t x_bytes, const float *w, const float *g, char *gx,
-                                    int64_t gx_bytes, float *sums, int64_t from, int64_t to, const char *ahead) {
+                                    int64_t gx_bytes, float *sums, int64_t from, int64_t to, int64_t ahead) {
+  constexpr int V = line_vectors<T>();
   Vec factors[K];
 #pragma GCC unroll 8
   for (int r = 0; r < K; ++r) factors[r] = v_set(g[r]);
-  for (int64_t i = from; i < to; i += kLanes) {
-    if (K == 1) ask<T>(ahead, i);
-    const Vec weights = v_load(w + i);
-    Vec sum = v_load(sums + i);
-#pragma GCC unroll 8
-    for (int r = 0; r < K; ++r) sum = v_fma(T::load(items<T>(x + r * x_bytes) + i), factors[r], sum);
-#pragma GCC unroll 8
-    for (int r = 0; r < K; ++r) {
-      typename T::Item *const out = items<T>(gx + r * gx_bytes) + i;
-      const Vec scaled = v_mul(factors[r], weights);
-      Stream ? T::stream(out, scaled) : T::store(out, scaled);
-    }
-    v_store(sums + i, sum);
-  }
+  int64_t i = from;
+  for (; i + V * kLanes <= to; i += V * kLanes)
+    scale_and_add_vectors<T, K, V, Gx>(x, x_bytes, w, factors, gx, gx_bytes, sums, i, ahead);
+  for (; i < to; i += kLanes) scale_and_add_vectors<T, K, 1, Gx>(x, x_bytes, w, factors, gx, gx_bytes, sums, i, ahead);
 }
 
 template <typename T, int K>
 DXDW_INLINE void scale_and_add_rows(const char *x, int64_t x_bytes, const float *w, const float *g, char *gx,
-                                    int64_t gx_bytes, float *sums, int64_t count, bool stream, const char *ahead) {
+                                    int64_t gx_bytes, float *sums, int64_t count, bool stream, int64_t ahead) {
   const auto ones = [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i)
       for (int r = 0; r < K; ++r) {
-        T::put(items<T>(gx + r * gx_bytes) + i, g[r] * w[i]);
+        if (gx != nullptr) T::put(items<T>(gx + r * gx_bytes) + i, g[r] * w[i]);
         sums[i] = s_fma(T::get(items<T>(x + r * x_bytes) + i), g[r], sums[i]);
       }
   };
   // Streaming stores want whole aligned vectors.
-  constexpr int64_t kItem = sizeof(typename T::Item), kBytes = kLanes * kItem;
+  constexpr int64_t kItem = sizeof(typename T::Item), kBytes = line_vectors<T>() * kLanes * kItem;
   const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(gx)) & (kBytes - 1);
-  const bool streams = stream && (K == 1 || gx_bytes % kBytes == 0);
+  const bool streams = gx != nullptr && stream && (K == 1 || gx_bytes % kBytes == 0);
   const int64_t wanted = streams ? (kBytes - past) % kBytes / kItem : 0, head = wanted < count ? wanted : count;
   const int64_t body = head + (count - head) / kLanes * kLanes;
   ones(0, head);
-  if (streams)
-    scale_and_add_runs<T, K, true>(x, x_bytes, w, g, gx, gx_bytes, sums, head, body, ahead);
-  else
-    scale_and_add_runs<T, K, false>(x, x_bytes, w, g, gx, gx_bytes, sums, head, body, ahead);
+  const auto run = streams         ? scale_and_add_runs<T, K, Results::streamed>
+                   : gx != nullptr ? scale_and_add_runs<T, K, Results::stored>
+                                   : scale_and_add_runs<T, K, Results::none>;
+  run(x, x_bytes, w, g, gx, gx_bytes, sums, head, body, ahead);
   ones(body, count);
 }
 
 void scale_and_add(const char *x, int64_t x_bytes, DType type, const float *w, const float *g, char *gx,
-                   int64_t gx_bytes, float *sums, int64_t count, int64_t rows, int64_t group, bool stream) {
+                   int64_t gx_bytes, float *sums, int64_t count, int64_t rows, Abreast abreast, bool stream) {
   with_type(type, [&](auto t) {
     typedef decltype(t) T;
     const int64_t row_bytes = count * static_cast<int64_t>(sizeof(typename T::Item));
     const int64_t rows_ahead = 1 + kAheadBytes / row_bytes;
+    constexpr int kMany = 2 * sizeof(typename T::Item);
     int64_t r = 0;
-    if (group == kScaleGroup)
-      for (; r + kScaleGroup <= rows; r += kScaleGroup)
-        scale_and_add_rows<T, kScaleGroup>(x + r * x_bytes, x_bytes, w, g + r, gx + r * gx_bytes, gx_bytes, sums, count,
-                                           stream, nullptr);
+    const auto groups = [&](auto size) {
+      constexpr int K = decltype(size)::value;
+      for (; r + K <= rows; r += K)
+        scale_and_add_rows<T, K>(x + r * x_bytes, x_bytes, w, g + r, gx == nullptr ? gx : gx + r * gx_bytes, gx_bytes,
+                                 sums, count, stream, K * x_bytes);
+    };
+    if (abreast == Abreast::many) groups(std::integral_constant<int, kMany>());
+    if (abreast == Abreast::two) groups(std::integral_constant<int, 2>());
     for (; r < rows; ++r) {
       const int64_t next = r + rows_ahead < rows ? r + rows_ahead : rows - 1;
-      scale_and_add_rows<T, 1>(x + r * x_bytes, 0, w, g + r, gx + r * gx_bytes, 0, sums, count, stream,
-                               x + next * x_bytes);
+      scale_and_add_rows<T, 1>(x + r * x_bytes, 0, w, g + r, gx == nullptr ? gx : gx + r * gx_bytes, 0, sums, count,
+                               stream, (next - r) * x_bytes);
     }
   });
 }

@@ -29,9 +29,13 @@ constexpr int64_t kRowsPerBlock = 64;
 constexpr int64_t kMostBlocks = 64;
 // Features of a block that are walked at a time, so that their partial stays in the first-level cache.
 constexpr int64_t kFeatures = 2048;
-// Features from which on rows are walked side by side, and of which then a partial is walked at a time.
+// The same where rows are long: each row is then a stream that breaks off less often.
 constexpr int64_t kLongRow = 8192;
-constexpr int64_t kFeaturesOfGroup = 4096;
+constexpr int64_t kLongFeatures = 4096;
+// Features from which on the backward walks many rows side by side.
+constexpr int64_t kRowOfMany = 256;
+// Rows that a task of the forward has at least, if there are enough: they are walked side by side.
+constexpr int64_t kRowsPerTask = 4;
 // Rows whose y or g are converted at a time.
 constexpr int64_t kRowsAtOnce = 256;
 // How far ahead of what is read memory is asked for.
@@ -105,9 +109,14 @@ void forward_task(void *context, int64_t index, int32_t) {
   for (int64_t at = from; at < to; at += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, to - at);
     float sums[kRowsAtOnce], old[kRowsAtOnce];
-    for (int64_t r = 0; r < count; ++r) {
-      const char *ahead = row_of(f.x, f.rows, row_ahead(at + r, to, row_bytes));
-      sums[r] = kernels().dot(row_of(f.x, f.rows, at + r), f.x.type, f.x.feature_stride, run.w, f.features, ahead);
+    if (f.rows.ndim == 1) {
+      kernels().dots(row_of(f.x, f.rows, at), f.x.row_strides[0] * size_of(f.x.type), f.x.type, f.x.feature_stride,
+                     run.w, f.features, count, sums);
+    } else {
+      for (int64_t r = 0; r < count; ++r) {
+        const char *ahead = row_of(f.x, f.rows, row_ahead(at + r, to, row_bytes));
+        sums[r] = kernels().dot(row_of(f.x, f.rows, at + r), f.x.type, f.x.feature_stride, run.w, f.features, ahead);
+      }
     }
     if (f.add) {
       read_rows(f.y, f.rows, at, count, old);
@@ -137,7 +146,10 @@ int64_t blocks_of(const WeightedSumBackward &b) {
   return std::max<int64_t>(1, ceil_div(b.rows.count, rows_per_block(b)));
 }
 
-bool walks_groups(const WeightedSumBackward &b) { return b.features >= kLongRow && b.rows.ndim == 1; }
+Abreast abreast(const WeightedSumBackward &b) {
+  if (b.features >= kRowOfMany) return Abreast::many;
+  return b.gx.data != nullptr ? Abreast::two : Abreast::one;
+}
 
 // gx and the sums of gw for rows [row, row + count) and features [at, at + features).
 void backward_block(const Backward &run, int64_t row, int64_t count, const float *g, int64_t at, int64_t features,
@@ -145,15 +157,17 @@ void backward_block(const Backward &run, int64_t row, int64_t count, const float
   const WeightedSumBackward &b = run.b;
   const int64_t x_offset = at * b.x.feature_stride * size_of(b.x.type);
   const int64_t gx_offset = at * b.gx.feature_stride * size_of(b.gx.type);
-  const bool one_pass = sums != nullptr && b.gx.data != nullptr && !b.add_gx && b.x.type == b.gx.type &&
-                        b.x.feature_stride == 1 && b.gx.feature_stride == 1;
+  const bool no_gx = b.gx.data == nullptr;
+  const bool one_pass = sums != nullptr && b.x.feature_stride == 1 &&
+                        (no_gx || (!b.add_gx && b.x.type == b.gx.type && b.gx.feature_stride == 1));
   if (one_pass) {
     const bool even = b.rows.ndim == 1;  // rows so many bytes apart
-    const int64_t x_bytes = b.x.row_strides[0] * size_of(b.x.type), gx_bytes = b.gx.row_strides[0] * size_of(b.gx.type);
+    const int64_t x_bytes = b.x.row_strides[0] * size_of(b.x.type),
+                  gx_bytes = no_gx ? 0 : b.gx.row_strides[0] * size_of(b.gx.type);
     for (int64_t r = 0; r < count; r += even ? count : 1)
       kernels().scale_and_add(row_of(b.x, b.rows, row + r) + x_offset, x_bytes, b.x.type, run.w + at, g + r,
-                              row_of(b.gx, b.rows, row + r) + gx_offset, gx_bytes, sums, features, even ? count : 1,
-                              walks_groups(b) ? kScaleGroup : 1, run.stream);
+                              no_gx ? nullptr : row_of(b.gx, b.rows, row + r) + gx_offset, gx_bytes, sums, features,
+                              even ? count : 1, abreast(b), run.stream);
     return;
   }
   for (int64_t r = 0; r < count; ++r) {
@@ -180,7 +194,7 @@ void backward_task(void *context, int64_t index, int32_t) {
       std::fill(g, g + count, 1.0f);
     else
       read_rows(b.g, b.rows, row, count, g);
-    const int64_t width = walks_groups(b) ? kFeaturesOfGroup : kFeatures;
+    const int64_t width = b.features >= kLongRow && b.rows.ndim == 1 ? kLongFeatures : kFeatures;
     for (int64_t at = 0; at < b.features; at += width)
       backward_block(run, row, count, g, at, std::min(width, b.features - at),
                      partial == nullptr ? nullptr : partial + at);
@@ -197,8 +211,9 @@ Status run_forward(const WeightedSum &f, const Plan &plan) {
   const uint64_t bytes = widened_bytes(f.w, f.features);
   if (!scratch.take(bytes)) return out_of_memory(bytes);
   count_launch();
+  const int64_t least = std::max<int64_t>(1, std::min<int64_t>(kRowsPerTask, f.rows.count / plan.threads));
   Forward run = {f, widen(f.w, f.features, scratch.data()),
-                 std::max<int64_t>(1, kItemsPerTask / std::max<int64_t>(1, f.features))};
+                 std::max(least, kItemsPerTask / std::max<int64_t>(1, f.features))};
   parallel_for(ceil_div(f.rows.count, run.rows_per_task), plan.threads, forward_task, &run);
   return DXDW_OK;
 }
