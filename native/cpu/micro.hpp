@@ -22,7 +22,8 @@ struct Single {
   template <bool Panel, int V>
   DXDW_INLINE void load(const float *b, int64_t, int last, Vec (&row)[V]) {
 #pragma GCC unroll 16
-    for (int v = 0; v < V; ++v) row[v] = Panel || v < V - 1 ? v_load(b + v * kLanes) : v_load_n(b + v * kLanes, last);
+    for (int v = 0; v < V; ++v)
+      row[v] = Panel || v < V - 1 || last == kLanes ? v_load(b + v * kLanes) : v_load_n(b + v * kLanes, last);
   }
   // Asks for that row.
   template <int V>

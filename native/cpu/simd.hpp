@@ -221,8 +221,14 @@ DXDW_INLINE Vec v_pairs(const uint16_t *low, const uint16_t *high, int n) {
 }
 // The first n pairs of two vectors, in the order that costs least.
 DXDW_INLINE void v_pairs_mixed(const uint16_t *low, const uint16_t *high, int n, Vec (&out)[2]) {
-  const __mmask32 there = n == 2 * kLanes ? ~0u : (1u << n) - 1u;
-  const __m512i l = _mm512_maskz_loadu_epi16(there, low), h = _mm512_maskz_loadu_epi16(there, high);
+  __m512i l, h;
+  if (n == 2 * kLanes) {
+    l = _mm512_loadu_si512(low);
+    h = _mm512_loadu_si512(high);
+  } else {
+    l = _mm512_maskz_loadu_epi16((1u << n) - 1u, low);
+    h = _mm512_maskz_loadu_epi16((1u << n) - 1u, high);
+  }
   out[0] = _mm512_castsi512_ps(_mm512_unpacklo_epi16(l, h));
   out[1] = _mm512_castsi512_ps(_mm512_unpackhi_epi16(l, h));
 }
