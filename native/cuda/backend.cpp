@@ -307,54 +307,21 @@ struct HostBuffer {
 Status host_buffer(uint64_t bytes, HostBuffer *buffer) {
   buffer->data = static_cast<char *>(malloc(bytes));
   return buffer->data != nullptr ? DXDW_OK
-                                 : fail(DXDW_OUT_OF_MEMORY, "%llu bytes of host memory for a strided copy were refused",
+                                 : fail(DXDW_OUT_OF_MEMORY, "%llu bytes of host memory for a copy were refused",
                                         static_cast<unsigned long long>(bytes));
 }
 
 constexpr char kCopy[] = "dxdw_copy";
 
-// Between devices, or on one: strided ends and conversions go through a kernel, the crossing is compact.
+// On one device.
 Status device_to_device(const Copy &c, const Queue &queue) {
   const int32_t id = queue.device_id;
   const bool compact = is_compact(c.source_strides, c) && is_compact(c.destination_strides, c);
   const uint64_t bytes = static_cast<uint64_t>(c.count * size_of(c.source_type));
-  if (c.source_device_id == c.destination_device_id) {
-    if (compact && c.source_type == c.destination_type)
-      return check(copy_bytes(c.destination, c.source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy);
-    if (fault_strikes(DXDW_FAULT_COPY)) return check(cudaErrorUnknown, id, "launch of copy", "injected fault");
-    return check(copy_elements(c, queue.handle), id, "launch of copy", kCopy);
-  }
-  // The source is made compact where it lives, by a call that is complete on return.
-  Copy first = c, second = c;
-  void *packed = nullptr;
-  if (!is_compact(c.source_strides, c)) {
-    DXDW_TRY(memory_allocate(c.source_device_id, bytes, nullptr, &packed));
-    first.destination = static_cast<char *>(packed);
-    first.destination_type = c.source_type;
-    first.destination_device_id = c.source_device_id;
-    make_compact(c, first.destination_strides);
-    Context context = {DXDW_CUDA, c.source_device_id, nullptr, nullptr, 0};
-    const Status status = copy(first, context);
-    if (status != DXDW_OK) {
-      memory_free(c.source_device_id, packed, nullptr);
-      return status;
-    }
-  }
-  Status status;
-  {
-    Scratch landing(queue);
-    status = landing.take(bytes, kCopy);
-    if (status == DXDW_OK)
-      status = check(copy_bytes(landing.data(), packed != nullptr ? packed : c.source, bytes, queue.handle), id,
-                     "cudaMemcpyAsync", kCopy);
-    second.source = landing.data();
-    make_compact(c, second.source_strides);
-    if (status == DXDW_OK) status = check(copy_elements(second, queue.handle), id, "launch of copy", kCopy);
-    if (status == DXDW_OK && packed != nullptr)
-      status = check(cudaStreamSynchronize(queue.handle), id, "cudaStreamSynchronize", kCopy);
-  }
-  if (packed != nullptr) memory_free(c.source_device_id, packed, nullptr);
-  return status;
+  if (compact && c.source_type == c.destination_type)
+    return check(copy_bytes(c.destination, c.source, bytes, queue.handle), id, "cudaMemcpyAsync", kCopy);
+  if (fault_strikes(DXDW_FAULT_COPY)) return check(cudaErrorUnknown, id, "launch of copy", "injected fault");
+  return check(copy_elements(c, queue.handle), id, "launch of copy", kCopy);
 }
 
 // Host to device: the host's side is made compact by the CPU's copy, in the source's type.
@@ -415,6 +382,25 @@ Status device_to_host(const Copy &c, const Queue &queue) {
   return cpu::copy(scatter);
 }
 
+// Between devices: through host memory, compact and in the source's type, for one device's pool is closed to others. The
+// source is read by a call that is complete on return.
+Status across_devices(const Copy &c, const Queue &queue) {
+  HostBuffer buffer;
+  DXDW_TRY(host_buffer(static_cast<uint64_t>(c.count * size_of(c.source_type)), &buffer));
+  Copy first = c, second = c;
+  first.destination = buffer.data;
+  first.destination_type = c.source_type;
+  first.destination_device_type = DXDW_CPU;
+  first.destination_device_id = 0;
+  make_compact(c, first.destination_strides);
+  second.source = buffer.data;
+  second.source_device_type = DXDW_CPU;
+  second.source_device_id = 0;
+  make_compact(c, second.source_strides);
+  DXDW_TRY(copy(first, {DXDW_CUDA, c.source_device_id, nullptr, nullptr, 0}));
+  return host_to_device(second, queue);
+}
+
 }  // namespace
 
 Status copy(const Copy &c, const Context &context) {
@@ -423,12 +409,14 @@ Status copy(const Copy &c, const Context &context) {
   Queue queue = {};
   DXDW_TRY(open_queue(context.stream, context.device_id, &queue));
   const bool host = c.source_device_type == DXDW_CPU || c.destination_device_type == DXDW_CPU;
-  if (queue.capturing && (host || c.source_device_id != c.destination_device_id))
+  const bool across = !host && c.source_device_id != c.destination_device_id;
+  if (queue.capturing && (host || across))
     return fail(DXDW_UNSUPPORTED,
                 "a copy between devices, or from or to host memory, can't be recorded into a graph: its buffers would "
                 "not live as long");
   const Status status = c.source_device_type == DXDW_CPU        ? host_to_device(c, queue)
                         : c.destination_device_type == DXDW_CPU ? device_to_host(c, queue)
+                        : across                                ? across_devices(c, queue)
                                                                 : device_to_device(c, queue);
   DXDW_TRY(status);
   return finish(queue, kCopy);
