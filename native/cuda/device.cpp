@@ -495,12 +495,26 @@ Status pinned_allocate(uint64_t bytes, void **address) {
   return DXDW_OK;
 }
 
+// Waits for everything that was put on the library's streams of a device so far.
+static Status wait_for_streams(int32_t device_id) {
+  Session session;
+  DXDW_TRY(session.open(device_id));
+  const cudaStream_t reaper = devices[device_id].reaper;
+  DXDW_TRY(check(join_streams(device_id, reaper), device_id, "cudaStreamWaitEvent", "free of pinned memory"));
+  return check(cudaStreamSynchronize(reaper), device_id, "cudaStreamSynchronize", "free of pinned memory");
+}
+
 Status pinned_free(void *address) {
   if (forget(address, -1) == 0)
     return fail(DXDW_INVALID_ARGUMENT, "address: %p is no pinned memory of this library, or was freed before", address);
+  // cudaFreeHost waits for the copies of the current device alone, which is the first here. A lost one is done with all.
+  for (int32_t id = 1; id < found_devices; ++id) {
+    if (!devices[id].opened.load(std::memory_order_acquire) || devices[id].unusable[0] != 0) continue;
+    const Status status = wait_for_streams(id);
+    if (status != DXDW_OK && status != DXDW_DEVICE_LOST) return status;
+  }
   Session session;
   DXDW_TRY(session.open(0));
-  // Waits for the copies that still use it.
   return check(cudaFreeHost(address), 0, "cudaFreeHost");
 }
 

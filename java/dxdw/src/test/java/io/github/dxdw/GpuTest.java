@@ -185,7 +185,7 @@ class GpuTest {
         }
       }
       String shown = large.toString();
-      assertEquals(shown.replace("cpu", "cuda:0"), large.to(GPU, arena).toString());
+      assertEquals(shown.replace("cpu", GPU.toString()), large.to(GPU, arena).toString());
       Tensor half = Tensor.allocate(arena, GPU, DType.BFLOAT16, 3);
       half.fill(1.00390625f);
       assertArrayEquals(new float[] {1, 1, 1}, half.toFloatArray());
@@ -708,7 +708,7 @@ class GpuTest {
 
       inject(dxdw_h.DXDW_FAULT_LAUNCH());
       String message = assertThrows(DeviceException.class, () -> Dxdw.y(x, w, y)).getMessage();
-      assertTrue(message.matches("cuda:0: cudaError\\w+ .*50, 60.*60, 70.*"), message);
+      assertTrue(message.matches(GPU + ": cudaError\\w+ .*50, 60.*60, 70.*"), message);
 
       inject(dxdw_h.DXDW_FAULT_COPY());
       message = assertThrows(DeviceException.class, () -> host.copyFrom(y)).getMessage();
