@@ -331,6 +331,36 @@ void weighted_sum_gradients() {
   expect("gw, assigned", gw.stored(), {31, 42});
 }
 
+// A gx of 8 MiB and more is written past the caches, in whole lines from the first that begins within a row: guards
+// against rows, walked several at a time, that are taken for one another, and against loose ends of lines and of rows.
+void large_gradients() {
+  for (Type type : {Type::f32, Type::bf16})
+    for (int64_t d : {64, 1056, 1057}) {
+      const int64_t rows = (int64_t{8} << 20) / (d * size_of(type)) + 5;
+      const auto x_at = [](int64_t i, int64_t k) { return static_cast<float>((i + k) % 3); };
+      const auto w_at = [](int64_t k) { return static_cast<float>(k % 5); };
+      const auto g_at = [](int64_t i) { return static_cast<float>(i % 7); };
+      Values x_values, w_values, g_values, expected_gx, expected_gw(static_cast<size_t>(d), 0.0f);
+      for (int64_t k = 0; k < d; ++k) w_values.push_back(w_at(k));
+      for (int64_t i = 0; i < rows; ++i) {
+        g_values.push_back(g_at(i));
+        for (int64_t k = 0; k < d; ++k) {
+          x_values.push_back(x_at(i, k));
+          expected_gx.push_back(g_at(i) * w_at(k));
+          expected_gw[static_cast<size_t>(k)] += g_at(i) * x_at(i, k);
+        }
+      }
+      Literal x(type, {rows, d}, x_values), w(type, {d}, w_values), g(type, {rows}, g_values);
+      Literal gx(type, {rows, d}, kNaN), gw(Type::f32, {d}, kNaN);
+      const dxdw_options options = assign();
+      CHECK_OK(weighted_sum_bwd(x.tensor(), w.tensor(), g.tensor(), gx.tensor(), gw.tensor(), &options));
+      expect("large gx", gx.stored(), expected_gx);
+      expect("gw beside a large gx", gw.stored(), expected_gw);
+      CHECK_OK(weighted_sum_bwd(x.tensor(), w.tensor(), g.tensor(), nullptr, gw.tensor(), &options));
+      expect("gw of a large x alone", gw.stored(), expected_gw);
+    }
+}
+
 // A side that nobody wants costs no workspace.
 void unwanted_side_costs_nothing() {
   Literal x(Type::f32, {20000, 64}, 1.0f), w(Type::f32, {64}, 1.0f), g(Type::f32, {20000}, 1.0f);
@@ -493,6 +523,7 @@ void all() {
   zeros_hide_no_nan();
   subnormal_results();
   weighted_sum_gradients();
+  large_gradients();
   unwanted_side_costs_nothing();
   no_hidden_temporary();
   reduction_order();
