@@ -45,9 +45,11 @@ constexpr double kPackedAgain = 1.02;
 // Rows of A in place need not fit a cache: so many multiply-adds a task, of so many rows at most.
 constexpr int64_t kWorkPerTask = 1 << 20, kMostRows = 1024;
 // An operand is worth packing when each of its elements is used by more micro-tiles than this.
-constexpr int64_t kDirectUses = 8;
-// The same of A where neither its rows nor its steps stand side by side, or where they meet in one set of the first-level
-// cache, which few steps may.
+constexpr int64_t kDirectUses = 32;
+// The same of B where its rows meet in one set of the first-level cache.
+constexpr int64_t kDirectUsesColliding = 8;
+// The same of A where neither its rows nor its steps stand side by side, or where its steps meet in one set of the
+// first-level cache, which few may.
 constexpr int64_t kDirectUsesApart = 1;
 constexpr int64_t kFewSteps = 256;
 // The same where both have the contraction outermost, as dW's operands do: so many micro-tiles down and across.
@@ -64,6 +66,8 @@ constexpr int64_t kThinCols = 8;
 constexpr int64_t kCachedBytes = 384 << 10;
 // Addresses so far apart meet in one set of the first-level cache.
 constexpr int64_t kWayBytes = 4096;
+// Rows of a micro-tile that may do so and still stay there.
+constexpr int64_t kCollidingRows = 8;
 // Rows of A that stay in the first-level cache while the panels of B pass by.
 constexpr int64_t kTallBytes = 14 << 10;
 
@@ -129,12 +133,14 @@ bool b_readable_in_place(const Blocks &s) {
   return (s.pairs ? s.b.rows % 2 == 0 : s.b.type == DType::f32) && (s.b.col_stride == 1 || s.b.cols == 1);
 }
 
+// Do rows, or steps, that are so far apart meet in one set of the first-level cache?
+bool collide(const Matrix &m, int64_t stride) { return stride != 0 && stride * size_of(m.type) % kWayBytes == 0; }
+
 // By how many micro-tiles each of A's elements may be used in place before packing pays.
 int64_t uses_in_place(const Matrix &a) {
-  const auto collide = [&](int64_t stride) { return stride != 0 && stride * size_of(a.type) % kWayBytes == 0; };
   const bool far_apart = a.row_stride != 1 && a.col_stride != 1;
-  const bool steps_collide = collide(a.col_stride) && a.cols > kFewSteps;
-  return far_apart || steps_collide || collide(a.row_stride) ? kDirectUsesApart : kDirectUses;
+  const bool steps_collide = collide(a, a.col_stride) && a.cols > kFewSteps;
+  return far_apart || steps_collide ? kDirectUsesApart : kDirectUses;
 }
 
 // May it take A's elements from there? Not pairs beside a B in place, for which there is no micro-kernel.
@@ -175,10 +181,12 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
              s.c.row_stride * size_of(s.c.type) % alignment == 0;
   const int64_t rows_at_most = ceil_div(s.c.rows, k.mr);
   const bool few = rows_at_most <= kNearRowUses && s.col_panels <= kNearColUses && s.a.row_stride == 1;
-  s.b_direct = b_readable_in_place(s) && (few || rows_at_most <= kDirectUses);
+  const int64_t uses_of_b = collide(s.b, s.b.row_stride) ? kDirectUsesColliding : kDirectUses;
+  s.b_direct = b_readable_in_place(s) && (few || rows_at_most <= uses_of_b);
   s.a_direct = a_readable_in_place(s) && ((few && s.b_direct) || s.col_panels <= uses_in_place(s.a));
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
-  s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, k.mr)) : k.mr;
+  const int64_t most_rows = collide(s.a, s.a.row_stride) ? std::min<int64_t>(k.mr, kCollidingRows) : k.mr;
+  s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, most_rows)) : k.mr;
   s.row_panels = ceil_div(s.c.rows, s.tile_rows);
 
   // Steps. A scratch tile must see the whole contraction within one step, so its columns give way; else the contraction

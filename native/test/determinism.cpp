@@ -126,16 +126,16 @@ void weighted_sums() {
 }
 
 // Row i of Y, dX and the weighted sum is the same for every number of rows, and for every place in memory.
-void batch_invariance() {
-  constexpr int64_t kMost = 300, kK = 700, kN = 130;
+void batch_invariance(int64_t k) {
+  constexpr int64_t kMost = 300, kN = 130;
   for (Type type : kTypes) {
-    const Values x_values = random_values(kMost * kK, 9), w_values = random_values(kK * kN, 10);
-    Literal w(type, {kK, kN}, w_values), w_dx(type, {kN, kK}, w_values), feature(type, {kK}, random_values(kK, 11));
+    const Values x_values = random_values(kMost * k, 9), w_values = random_values(k * kN, 10);
+    Literal w(type, {k, kN}, w_values), w_dx(type, {kN, k}, w_values), feature(type, {k}, random_values(k, 11));
     Values rows[3];
     for (int64_t t : {kMost, int64_t{1}, int64_t{2}, int64_t{5}, int64_t{16}, int64_t{31}, int64_t{64}})
       for (int32_t threads : {1, 3}) {
         CHECK_OK(dxdw_set_threads(threads));
-        Literal x(type, {t, kK}, x_values);
+        Literal x(type, {t, k}, x_values);
         Literal y(Type::f32, {t, kN}, NAN), dx(Type::f32, {t, kN}, NAN), sums(Type::f32, {t}, NAN);
         dxdw_options options = options_of(DXDW_ASSIGN);
         options.flags = DXDW_BATCH_INVARIANT;
@@ -162,7 +162,8 @@ int main() {
   thread_counts_and_runs();
   slices_alone();
   weighted_sums();
-  batch_invariance();
+  batch_invariance(700);
+  batch_invariance(2048);  // rows a multiple of 4 KiB apart, which are read fewer at a time
   printf("passed, level %s\n", dxdw_simd_level());
   return 0;
 }
