@@ -164,7 +164,7 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
   const int32_t id = queue.device_id;
   switch (call.family) {
     case Family::product:
-      return run_product(gpu::plan_product(call.product, call.function, chip), queue, workspace, detail);
+      return run_product(gpu::planned_product(call.product, call.function, chip), queue, workspace, detail);
     case Family::reduction: return check(reduce(call.reduction, false, queue.handle), id, "launch of reduce", detail);
     case Family::forward: return check(weighted_sum(call.forward, queue.handle), id, "launch of weighted_sum", detail);
     case Family::backward: return run_sums(call.backward, chip, queue, workspace, detail);
@@ -172,7 +172,7 @@ Status run_on(const Call &call, const gpu::Chip &chip, const Queue &queue, char 
       const ProductBias &p = call.product_bias;
       if (!p.sums_idle) DXDW_TRY(run_sums(p.sums, chip, queue, workspace, detail));
       if (p.product_idle) return DXDW_OK;
-      return run_product(gpu::plan_product(p.product, DXDW_DW, chip), queue, workspace + sums_workspace(p), detail);
+      return run_product(gpu::planned_product(p.product, DXDW_DW, chip), queue, workspace + sums_workspace(p), detail);
     }
     case Family::row_loss:
       return check(row_loss(call.row_loss, call.function, queue.handle), id, "launch of row_loss", detail);
@@ -202,14 +202,14 @@ Status plan(const Call &call, Plan *out) {
   *out = {1, 0, 0, 0, 0};
   switch (call.family) {
     case Family::product: {
-      const gpu::ProductPlan p = gpu::plan_product(call.product, call.function, chip);
+      const gpu::ProductPlan &p = gpu::planned_product(call.product, call.function, chip);
       *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
       break;
     }
     case Family::product_bias: {
       const ProductBias &both = call.product_bias;
       if (!both.product_idle) {
-        const gpu::ProductPlan p = gpu::plan_product(both.product, DXDW_DW, chip);
+        const gpu::ProductPlan &p = gpu::planned_product(both.product, DXDW_DW, chip);
         *out = {p.split, p.blocks, p.kernel, p.tiles, p.workspace_bytes};
       }
       out->workspace_bytes += sums_workspace(both);

@@ -447,6 +447,45 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   return p;
 }
 
+namespace {
+
+struct Question {
+  Product product;
+  int32_t function;
+  Chip chip;
+  Forced choices;
+};
+
+bool same(const Matrix &a, const Matrix &b) {
+  return a.data == b.data && a.type == b.type && a.rows == b.rows && a.cols == b.cols && a.row_stride == b.row_stride &&
+         a.col_stride == b.col_stride;
+}
+
+bool same(const Product &a, const Product &b) {
+  return same(a.a, b.a) && same(a.b, b.b) && same(a.c, b.c) && a.add == b.add && a.precision == b.precision &&
+         a.batch_invariant == b.batch_invariant && a.split == b.split && a.deterministic == b.deterministic;
+}
+
+bool same(const Question &a, const Question &b) {
+  return same(a.product, b.product) && a.function == b.function && a.chip.capability == b.chip.capability &&
+         a.chip.multiprocessors == b.chip.multiprocessors && a.choices.tile_n == b.choices.tile_n &&
+         a.choices.band == b.choices.band && a.choices.keeps_columns == b.choices.keeps_columns &&
+         a.choices.fetch_old == b.choices.fetch_old && a.choices.blocks == b.choices.blocks;
+}
+
+}  // namespace
+
+const ProductPlan &planned_product(const Product &product, int32_t function, const Chip &chip) {
+  static thread_local Question last;  // of no multiprocessors at first: never asked for
+  static thread_local ProductPlan plan;
+  const Question question = {product, function, chip, forced};
+  if (!same(question, last)) {
+    plan = plan_product(product, function, chip);
+    last = question;
+  }
+  return plan;
+}
+
 Sentence explain(const ProductPlan &p, const Chip &chip) {
   Sentence s;
   snprintf(s.text, sizeof s.text,

@@ -78,6 +78,10 @@ extern Forced forced;
 // function: DXDW_Y, DXDW_DX or DXDW_DW.
 ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip);
 
+// The same, at once where it is what the calling thread asked last: a call asks twice, for its workspace and for its
+// launch, and most calls are like the one before. Stays as it is until the thread asks again.
+const ProductPlan &planned_product(const Product &product, int32_t function, const Chip &chip);
+
 // One sentence.
 struct Sentence {
   char text[256];

@@ -279,6 +279,53 @@ void test_layout() {
         CHECK(shared_bytes(tile_n, keeps) <= kMostShared && stage_bytes(tile_n, keeps) % 1024 == 0, "tile %d", tile_n);
 }
 
+bool same_plan(const gpu::ProductPlan &a, const gpu::ProductPlan &b, const gpu::Chip &chip) {
+  return a.work.a.data == b.work.a.data && a.work.b.data == b.work.b.data && a.work.c.data == b.work.c.data &&
+         a.work.add == b.work.add && a.combine == b.combine && a.split == b.split && a.blocks == b.blocks &&
+         a.workspace_bytes == b.workspace_bytes && a.pack_a == b.pack_a && a.pack_b == b.pack_b &&
+         strcmp(gpu::kernel_name(a), gpu::kernel_name(b)) == 0 &&
+         strcmp(gpu::explain(a, chip).text, gpu::explain(b, chip).text) == 0;
+}
+
+// Guards against a call that runs by the plan of the one before it, from which it differs in one thing.
+void test_remembered() {
+  char *const elsewhere = reinterpret_cast<char *>((uintptr_t{1} << 21) + 2);
+  const Product base = product(DXDW_DW, DType::bf16, 4096, 1000, 512, 0);
+  std::initializer_list<void (*)(Product *)> changes = {
+      [](Product *) {},
+      [](Product *p) { p->split = 3; },
+      [](Product *p) { p->split = 3, p->deterministic = false; },
+      [](Product *p) { p->add = true; },
+      [](Product *p) { p->precision = DXDW_PRECISION_EXACT; },
+      [](Product *p) { p->batch_invariant = true; },
+      [](Product *p) { p->a.row_stride = 1, p->a.col_stride = 1004; },
+      [](Product *p) { p->b.row_stride = 516; },
+      [](Product *p) { p->c.col_stride = 2, p->c.row_stride = 2048; },
+      [](Product *p) { p->c.type = DType::bf16; },
+      [](Product *p) { p->a.type = p->b.type = DType::f16; },
+      [](Product *p) { p->a.rows = p->c.rows = 64; },
+      [](Product *p) { p->b.cols = p->c.cols = 65; },
+      [](Product *p) { p->a.cols = p->b.rows = 77; },
+  };
+  for (const auto &before : changes)
+    for (const auto &after : changes)
+      for (char *address : {base.a.data, elsewhere})
+        for (const gpu::Chip &chip : {kH200, kA100})
+          for (int32_t tile_n : {0, 64}) {
+            Product first = base, second = base;
+            before(&first);
+            after(&second);
+            second.a.data = second.b.data = address;
+            gpu::planned_product(first, DXDW_DW, kH200);
+            gpu::forced.tile_n = tile_n;
+            for (int again = 0; again < 2; ++again)
+              CHECK(same_plan(gpu::planned_product(second, DXDW_DW, chip), gpu::plan_product(second, DXDW_DW, chip),
+                              chip),
+                    "planned %s", gpu::explain(gpu::planned_product(second, DXDW_DW, chip), chip).text);
+            gpu::forced.tile_n = 0;
+          }
+}
+
 void test_rows() {
   for (int64_t rows : {0, 1, 15, 16, 17, 4096, 65536, 1048576})
     for (int64_t features : {1, 100, 128, 8192, 65536, 1000000}) {
@@ -295,6 +342,7 @@ void test_rows() {
 int main() {
   test_layout();
   test_rows();
+  test_remembered();
   test_precision();
   test_named_precision();
   test_tiles();
