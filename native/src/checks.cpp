@@ -336,7 +336,8 @@ uint64_t take_plain(const dxdw_tensor *t, bool turned, Matrix *m) {
     row_stride = t->strides[0];
     col_stride = t->strides[1];
   }
-  if (static_cast<uint64_t>((rows - 1) | (cols - 1) | row_stride | col_stride) >> kPlainBits != 0) return 0;
+  const uint64_t last_row = static_cast<uint64_t>(rows) - 1, last_col = static_cast<uint64_t>(cols) - 1;
+  if ((last_row | last_col | static_cast<uint64_t>(row_stride | col_stride)) >> kPlainBits != 0) return 0;
   m->data = address_of(t);
   m->type = is_f32 ? DType::f32 : type == kMatrixF16 ? DType::f16 : DType::bf16;
   m->rows = turned ? cols : rows;
