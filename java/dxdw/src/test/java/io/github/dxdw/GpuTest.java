@@ -339,10 +339,15 @@ class GpuTest {
   @Test
   @DisplayName("guards against pinned memory freed under a running copy")
   void pinnedClosedWhileRunning() {
+    freePinnedUnderCopies(GPU);
+  }
+
+  /** Copies to a device from pinned memory that is closed at once. */
+  static void freePinnedUnderCopies(Device gpu) {
     int n = 8 << 20;
     try (Arena arena = Arena.ofShared();
-        Stream stream = Stream.create(GPU)) {
-      Tensor device = Tensor.allocate(arena, GPU, DType.FLOAT32, n);
+        Stream stream = Stream.create(gpu)) {
+      Tensor device = Tensor.allocate(arena, gpu, DType.FLOAT32, n);
       for (int round = 1; round <= 5; ++round) {
         try (Arena own = Arena.ofConfined()) {
           Tensor pinned = Tensor.of(Device.allocatePinned(own, 4L * n), DType.FLOAT32, n);

@@ -137,21 +137,7 @@ class TwoGpusTest {
   @Test
   @DisplayName("guards against pinned memory freed under a running copy of the second device")
   void pinnedClosedWhileRunning() {
-    int n = 8 << 20;
-    try (Arena arena = Arena.ofShared();
-        Stream stream = Stream.create(SECOND)) {
-      Tensor device = Tensor.allocate(arena, SECOND, DType.FLOAT32, n);
-      for (int round = 1; round <= 5; ++round) {
-        try (Arena own = Arena.ofConfined()) {
-          Tensor pinned = Tensor.of(Device.allocatePinned(own, 4L * n), DType.FLOAT32, n);
-          pinned.fill(round);
-          device.copyFrom(pinned, stream);
-        }
-        stream.synchronize();
-        assertEquals(round, device.get(0));
-        assertEquals(round, device.get(n - 1));
-      }
-    }
+    GpuTest.freePinnedUnderCopies(SECOND);
   }
 
   @Test
