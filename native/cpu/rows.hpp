@@ -100,28 +100,11 @@ DXDW_INLINE void ask(const char *ahead, int64_t i) {
   __builtin_prefetch(ahead + i * static_cast<int64_t>(sizeof(typename T::Item)), 0, 2);
 }
 
-// Sum over a whole chunk with elements side by side. The order depends on count alone.
-template <typename T>
-DXDW_INLINE float dot_run(const typename T::Item *x, const float *w, int64_t count, const char *ahead) {
-  Vec sums[kChains];
-  for (int c = 0; c < kChains; ++c) sums[c] = v_zero();
-  int64_t i = 0;
-  for (; i + kChains * kLanes <= count; i += kChains * kLanes)
-    for (int c = 0; c < kChains; ++c) {
-      ask<T>(ahead, i + c * kLanes);
-      sums[c] = v_fma(T::load(x + i + c * kLanes), v_load(w + i + c * kLanes), sums[c]);
-    }
-  for (; i + kLanes <= count; i += kLanes) sums[0] = v_fma(T::load(x + i), v_load(w + i), sums[0]);
-  if (i < count) {
-    const int n = static_cast<int>(count - i);
-    sums[1] = v_fma(v_load_first<T>(x + i, n), v_load_first<F32>(w + i, n), sums[1]);
-  }
-  return v_sum(v_add(v_add(sums[0], sums[1]), v_add(sums[2], sums[3])));
-}
-
-// The same of R rows at a time: w is read once for all, and each row is a stream of its own.
+// Sums over whole chunks with elements side by side, of R rows at a time: w is read once for all, and each row is a stream
+// of its own. The order depends on count alone. Row r's `ahead` is as far from the first one's as row r from the first.
 template <typename T, int R>
-DXDW_INLINE void dot_runs(const char *x, int64_t x_bytes, const float *w, int64_t count, int64_t ahead, float *out) {
+DXDW_INLINE void dot_runs(const char *x, int64_t x_bytes, const float *w, int64_t count, const char *ahead,
+                          float *out) {
   const auto row = [=](int r) { return items<T>(x + r * x_bytes); };
   Vec sums[R][kChains];
 #pragma GCC unroll 4
@@ -134,7 +117,7 @@ DXDW_INLINE void dot_runs(const char *x, int64_t x_bytes, const float *w, int64_
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int c = 0; c < kChains; ++c) {
-        ask<T>(x + r * x_bytes + ahead, i + c * kLanes);
+        ask<T>(ahead + r * x_bytes, i + c * kLanes);
         sums[r][c] = v_fma(T::load(row(r) + i + c * kLanes), v_load(w + i + c * kLanes), sums[r][c]);
       }
   for (; i + kLanes <= count; i += kLanes)
@@ -153,7 +136,11 @@ DXDW_INLINE void dot_runs(const char *x, int64_t x_bytes, const float *w, int64_
 float dot(const char *x, DType type, int64_t stride, const float *w, int64_t count, const char *ahead) {
   return with_type(type, [&](auto t) {
     typedef decltype(t) T;
-    if (stride == 1) return dot_run<T>(items<T>(x), w, count, ahead);
+    if (stride == 1) {
+      float sum;
+      dot_runs<T, 1>(x, 0, w, count, ahead, &sum);
+      return sum;
+    }
     // The same order as a run's, whatever the stride: gather what a run would read side by side.
     typename T::Item near[kChains * kLanes];
     Vec sums[kChains];
@@ -184,8 +171,11 @@ void dots(const char *x, int64_t x_bytes, DType type, int64_t stride, const floa
     const int64_t rows_ahead = 1 + kAheadBytes / (row_bytes > 0 ? row_bytes : 1);
     int64_t r = 0;
     if (stride == 1)
-      for (; r + kDotRows <= rows; r += kDotRows)
-        dot_runs<T, kDotRows>(x + r * x_bytes, x_bytes, w, count, near ? group_bytes : kAheadBytes / 2, sums + r);
+      for (; r + kDotRows <= rows; r += kDotRows) {
+        const char *const rows_of_x = x + r * x_bytes;
+        const char *const ahead = rows_of_x + (near ? group_bytes : kAheadBytes / 2);
+        dot_runs<T, kDotRows>(rows_of_x, x_bytes, w, count, ahead, sums + r);
+      }
     for (; r < rows; ++r) {
       const int64_t next = r + rows_ahead < rows ? r + rows_ahead : rows - 1;
       sums[r] = dot(x + r * x_bytes, type, stride, w, count, x + next * x_bytes);
