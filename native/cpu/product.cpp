@@ -485,12 +485,12 @@ void set_guards(const Run &run, int32_t threads, bool closed) {
   }
 }
 
-void run_blocks(const Blocks &s, int32_t threads, char *packed_b, char *slots) {
+void run_blocks(const Blocks &s, int32_t threads, char *scratch) {
   count_launch();
   Run run;
   run.s = s;
-  run.packed_b = packed_b;
-  run.slots = slots;
+  run.packed_b = scratch;
+  run.slots = scratch + s.packed_b_bytes();
   if (kGuardBytes != 0) set_guards(run, threads, true);
   parallel_for(count_tasks(s), threads, run_task, &run);
   if (kGuardBytes != 0) set_guards(run, threads, false);
@@ -565,7 +565,7 @@ uint64_t bytes_of_any_slice(const Slices &all, int32_t threads) {
 
 void run_slice(const Slices &all, int64_t index, int32_t threads, char *scratch) {
   const Blocks s = cut(slice_of(*all.product, all.split, index, all.partials), all.finish, threads);
-  run_blocks(s, threads, scratch, scratch + s.packed_b_bytes());
+  run_blocks(s, threads, scratch);
 }
 
 void run_slice_task(void *context, int64_t index, int32_t slot) {
@@ -701,7 +701,7 @@ Status run_product(const Product &p, const Plan &plan, const Context &context) {
   Scratch scratch;
   const uint64_t bytes = scratch_bytes(s, plan.threads);
   if (!scratch.take(bytes)) return out_of_memory(bytes);
-  run_blocks(s, plan.threads, scratch.data(), scratch.data() + s.packed_b_bytes());
+  run_blocks(s, plan.threads, scratch.data());
   return DXDW_OK;
 }
 
@@ -715,7 +715,7 @@ void run_product_in(const Product &p, const Plan &plan, char *scratch) {
     return;
   }
   const Blocks s = cut(p, Finish::direct, plan.threads);
-  run_blocks(s, plan.threads, scratch, scratch + s.packed_b_bytes());
+  run_blocks(s, plan.threads, scratch);
 }
 
 Status run(const Product &p) {
