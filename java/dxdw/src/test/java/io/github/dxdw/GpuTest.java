@@ -43,7 +43,8 @@ class GpuTest {
     }
   }
 
-  private static Tensor random(Arena arena, long seed, DType dtype, long... shape) {
+  /** Values between -0.5 and 0.5 in host memory. */
+  static Tensor random(Arena arena, long seed, DType dtype, long... shape) {
     Random random = new Random(seed);
     Tensor tensor = Tensor.allocate(arena, DType.FLOAT32, shape);
     float[] values = new float[(int) tensor.elementCount()];

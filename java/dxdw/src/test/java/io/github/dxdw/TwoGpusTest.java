@@ -9,7 +9,6 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Random;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -31,12 +30,7 @@ class TwoGpusTest {
   }
 
   private static Tensor random(Arena arena, long seed, DType dtype) {
-    Random random = new Random(seed);
-    float[] values = new float[SIZE * SIZE];
-    for (int i = 0; i < values.length; ++i) {
-      values[i] = random.nextFloat() - 0.5f;
-    }
-    return Tensor.of(arena, values, SIZE, SIZE).to(dtype, arena);
+    return GpuTest.random(arena, seed, dtype, SIZE, SIZE);
   }
 
   private static Tensor product(Arena arena, Tensor x, Tensor w) {
