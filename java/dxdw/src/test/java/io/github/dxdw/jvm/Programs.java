@@ -20,6 +20,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.SplittableRandom;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 import jdk.jfr.Recording;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
@@ -206,34 +208,45 @@ public final class Programs {
     return tensor.slice(0, 0, rows).slice(1, 0, columns);
   }
 
-  /** Makes garbage as long as a product runs; prints how often it was collected meanwhile. */
+  /**
+   * Makes garbage of twice the heap's size during products; prints how often it was collected while
+   * one of them ran.
+   */
   private static void collector() throws InterruptedException {
     try (Arena arena = Dxdw.arena()) {
-      Tensor x = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 6144, 2048);
+      long rows = DEVICE.equals(Device.cpu()) ? 4096 : 131_072;
+      Tensor x = Tensor.allocate(arena, DEVICE, DType.FLOAT32, rows, 2048);
       Tensor w = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 2048, 2048);
-      Tensor y = Tensor.allocate(arena, DEVICE, DType.FLOAT32, 6144, 2048);
-      // One long call on the CPU, many short ones on a GPU.
-      long end = System.nanoTime() + (DEVICE.equals(Device.cpu()) ? 0 : 2_000_000_000L);
+      Tensor y = Tensor.allocate(arena, DEVICE, DType.FLOAT32, rows, 2048);
+      AtomicBoolean stop = new AtomicBoolean();
+      AtomicLong moment = new AtomicLong(); // odd while a call runs
       Thread product =
           new Thread(
               () -> {
-                do {
+                while (!stop.get()) {
+                  moment.incrementAndGet();
                   Dxdw.y(x, w, y);
-                } while (System.nanoTime() < end);
+                  moment.incrementAndGet();
+                }
               });
       product.start();
-      long collections = collections();
+      long collections = 0;
       long garbage = 0;
       int kept = 0;
       byte[][] young = new byte[16][];
-      while (product.isAlive()) {
+      while (garbage < 96L * MEGABYTE) {
+        long call = moment.get();
+        long before = collections();
         young[kept++ % young.length] = new byte[1 << 18];
-        garbage += 1 << 18;
+        long collected = collections() - before;
+        if (call % 2 == 1 && call == moment.get()) {
+          collections += collected;
+          garbage += 1 << 18;
+        }
       }
-      collections = collections() - collections;
+      stop.set(true);
       product.join();
       print("collections", collections);
-      print("garbage", garbage);
     }
   }
 
