@@ -151,17 +151,19 @@ inline Status check_extent(Operand *o) {
   return DXDW_OK;
 }
 
-// Compact row-major strides for a tensor that brings none.
+// Compact row-major strides for a tensor that brings none. Those of an empty one mean nothing.
 inline Status fill_strides(Operand *o) {
   int64_t count = 1;
+  bool fits = true, empty = false;
   for (int32_t d = o->ndim - 1; d >= 0; --d) {
     o->compact[d] = count;
-    if (o->shape[d] > 0 && __builtin_mul_overflow(count, o->shape[d], &count))
-      return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", o->name,
-                  list_text(o->shape, o->ndim).chars);
+    empty |= o->shape[d] == 0;
+    if (o->shape[d] > 0) fits &= !__builtin_mul_overflow(count, o->shape[d], &count);
   }
   o->strides = o->compact;
-  return DXDW_OK;
+  if (fits || empty) return DXDW_OK;
+  return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", o->name,
+              list_text(o->shape, o->ndim).chars);
 }
 
 inline Status check_operand(const OperandRule &rule, const dxdw_tensor *t, Operand *o) {
@@ -357,7 +359,8 @@ inline void merge_dims(const Operand *const *operands, RowsView *const *views, i
   for (int32_t i = 0; i < ndim; ++i) {
     const int32_t d = dims == nullptr ? i : dims[i];
     const int64_t size = operands[0]->size(d);
-    rows->count *= size;
+    // Of an operand that is empty by its last dimension, the leading ones may count beyond 64 bits.
+    if (__builtin_mul_overflow(rows->count, size, &rows->count)) rows->count = INT64_MAX;
     if (size == 1) continue;
     const int32_t last = rows->ndim - 1;
     int64_t joined = size;
@@ -376,8 +379,9 @@ inline void merge_dims(const Operand *const *operands, RowsView *const *views, i
   }
 }
 
-// The number of elements of the first `ndim` dimensions fits 64 bits.
+// The number of elements of the first `ndim` dimensions fits 64 bits. That of an empty operand plays no part.
 inline Status check_count(const Operand &x, int32_t ndim, const char *what) {
+  if (x.empty) return DXDW_OK;
   int64_t count = 1;
   for (int32_t d = 0; d < ndim; ++d)
     if (__builtin_mul_overflow(count, x.size(d), &count))

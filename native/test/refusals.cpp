@@ -507,6 +507,58 @@ void huge_sizes() {
         static_cast<unsigned long long>(bytes));
 }
 
+// A tensor without elements is legal, however large its other sizes are: their product is 0.
+void huge_but_empty() {
+  const int64_t huge = int64_t{1} << 40;
+  const std::vector<int64_t> whole = {huge, huge, 0}, rows = {huge, huge}, middle = {huge, 0, huge}, none = {0};
+  const auto check = [](int32_t function, std::initializer_list<std::vector<int64_t>> shapes) {
+    for (bool compact : {false, true}) {
+      Call call(function);
+      int i = 0;
+      for (const std::vector<int64_t> &shape : shapes) {
+        std::copy(shape.begin(), shape.end(), call.shapes[i]);
+        // Rows that are read stand in one element; strides of operands without elements mean nothing.
+        const bool empty = std::count(shape.begin(), shape.end(), 0) > 0;
+        std::fill_n(call.strides[i], shape.size(), empty ? INT64_MIN : 0);
+        if (compact && empty) call.tensors[i].strides = nullptr;
+        call.tensors[i++].ndim = static_cast<int32_t>(shape.size());
+      }
+      passes("huge sizes, but no elements", &call);
+      dxdw_plan plan = {};
+      plan.size = sizeof plan;
+      CHECK_OK(dxdw_explain(function, call.tensors, 1, 1, call.passed, &plan));
+      CHECK(call.untouched(), "function %d: written where there are no elements", function);
+    }
+  };
+  for (const std::vector<int64_t> &shape : {whole, middle}) {
+    check(DXDW_ADD_FWD, {shape, shape, shape});
+    check(DXDW_RELU_FWD, {shape, shape});
+    check(DXDW_GELU_BWD, {shape, shape, shape});
+    check(DXDW_SQUARED_NORM, {shape, {}});
+    check(DXDW_SGD, {shape, shape, shape, shape, {}});
+    check(DXDW_ADAMW, {shape, shape, shape, shape, shape, {}});
+  }
+  check(DXDW_WEIGHTED_SUM_BWD, {whole, none, rows, whole, none});
+  check(DXDW_SUM_ROWS, {whole, none});
+  check(DXDW_SOFTMAX_CROSS_ENTROPY_BWD, {whole, rows, rows, whole});
+  check(DXDW_SQUARED_ERROR_BWD, {whole, whole, rows, whole});
+  check(DXDW_Y, {{huge, 0}, {0, 0}, {huge, 0}});
+  check(DXDW_DX, {{0, huge}, {huge, huge}, {0, huge}});
+  check(DXDW_DW_REDUCE, {{huge, huge, 0}, {huge, 0}});
+  Call pair(DXDW_RELU_FWD);
+  for (int i : {0, 1}) {
+    std::copy(whole.begin(), whole.end(), pair.shapes[i]);
+    pair.tensors[i].ndim = 3;
+    pair.tensors[i].strides = nullptr;
+  }
+  CHECK_OK(dxdw_copy(&pair.tensors[0], &pair.tensors[1], nullptr));
+  // Sums of no features are written, and so many can't be.
+  Call sums(DXDW_WEIGHTED_SUM_FWD);
+  for (int i : {0, 2}) sums.shapes[i][0] = sums.shapes[i][1] = huge + 1;
+  sums.shapes[0][2] = sums.shapes[1][0] = 0;
+  refused("2^80 sums of no features", &sums, "y", {"share memory"});
+}
+
 // ---- Aliases ----
 
 void aliases() {
@@ -893,6 +945,7 @@ int main() {
   split_and_deterministic();
   empty_but_wrong();
   huge_sizes();
+  huge_but_empty();
   aliases();
   aliases_at_random();
   slices_of_one_matrix();

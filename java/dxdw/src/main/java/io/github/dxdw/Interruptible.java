@@ -27,9 +27,14 @@ final class Interruptible {
     void run(long from, long to);
   }
 
-  private static void each(String function, long rows, double each, long work, Part part) {
+  private static void each(
+      String function, long rows, double each, long work, boolean empty, Part part) {
     double budget = (double) work * Dxdw.threads();
     long step = Math.max(LEAST_ROWS, (long) (budget / Math.max(each, 1)) / 64 * 64);
+    if (empty) {
+      // Any number of rows without elements is no work.
+      step = rows;
+    }
     long from = 0;
     do {
       if (Thread.currentThread().isInterrupted()) {
@@ -39,6 +44,10 @@ final class Interruptible {
       part.run(from, to);
       from = to;
     } while (from < rows);
+  }
+
+  private static boolean isEmpty(Tensor tensor) {
+    return tensor.elementCount() == 0;
   }
 
   static void y(Tensor x, Tensor w, Tensor y, Options options) {
@@ -53,6 +62,7 @@ final class Interruptible {
         y.size(0),
         (double) w.elementCount(),
         WORK,
+        isEmpty(y),
         (from, to) -> Dxdw.y(x.slice(0, from, to), w, y.slice(0, from, to), plain));
   }
 
@@ -68,6 +78,7 @@ final class Interruptible {
         dx.size(0),
         (double) w.elementCount(),
         WORK,
+        isEmpty(dx),
         (from, to) -> Dxdw.dx(dy.slice(0, from, to), w, dx.slice(0, from, to), plain));
   }
 
@@ -84,6 +95,7 @@ final class Interruptible {
         dw.size(0),
         (double) dy.elementCount(),
         WORK,
+        isEmpty(dw),
         (from, to) ->
             Dxdw.dw(x.slice(1, from, to), dy, dw.slice(0, from, to), slices, reduction, plain));
   }
@@ -100,6 +112,7 @@ final class Interruptible {
         dw.size(0),
         (double) partials.size(0) * dw.size(1),
         ELEMENTS,
+        isEmpty(dw),
         (from, to) -> Dxdw.dwReduce(partials.slice(1, from, to), dw.slice(0, from, to), plain));
   }
 
@@ -115,6 +128,7 @@ final class Interruptible {
         y.size(0),
         (double) x.elementCount() / Math.max(1, y.size(0)),
         ELEMENTS,
+        isEmpty(y),
         (from, to) -> Dxdw.weightedSum(x.slice(0, from, to), w, y.slice(0, from, to), plain));
   }
 
@@ -132,6 +146,7 @@ final class Interruptible {
         w.size(0),
         (double) g.elementCount(),
         ELEMENTS,
+        (gx == null || isEmpty(gx)) && (gw == null || isEmpty(gw)),
         (from, to) ->
             Dxdw.weightedSumBackward(
                 x.slice(last, from, to),

@@ -13,6 +13,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -194,6 +195,26 @@ class InterruptTest {
       assertThrows(IllegalArgumentException.class, () -> Dxdw.y(x, v, y, CUT));
       assertThrows(IllegalArgumentException.class, () -> Dxdw.y(x, x, x, CUT));
       assertFalse(Thread.interrupted());
+    }
+  }
+
+  @Test
+  @Timeout(60)
+  @DisplayName("guards against parts without number where there is nothing to compute")
+  void hugeButEmpty() {
+    try (Arena arena = Dxdw.arena()) {
+      long huge = 1L << 62;
+      Tensor rows = Tensor.allocate(arena, DType.FLOAT32, huge, 0);
+      Tensor columns = Tensor.allocate(arena, DType.FLOAT32, 0, huge);
+      Tensor none = Tensor.allocate(arena, DType.FLOAT32, 0, 0);
+      Tensor w = Tensor.scalar(arena, 1).expand(huge);
+      Tensor row = Tensor.allocate(arena, DType.FLOAT32, 0);
+      Dxdw.y(rows, none, rows.copy(arena), CUT);
+      Dxdw.dx(rows, none, rows.copy(arena), CUT);
+      Dxdw.dw(columns, none, rows, 0, Reduction.DETERMINISTIC, CUT);
+      Dxdw.weightedSum(columns, w, row, CUT);
+      Dxdw.weightedSumBackward(columns, w, row, columns.copy(arena), null, CUT);
+      Dxdw.weightedSumBackward(columns, w, row, null, null, CUT);
     }
   }
 
