@@ -76,7 +76,7 @@ public record Compare(
   public static Compare report(Tensor a, Tensor b, ErrorBound bound, Tensor magnitudes) {
     Arguments.present(bound, "bound");
     DType type = coarser(a, b);
-    coarser(a, Arguments.present(magnitudes, "magnitudes"));
+    checkShape(a, magnitudes, "magnitudes");
     float[] left = a.toFloatArray();
     float[] right = b.toFloatArray();
     float[] magnitude = magnitudes.toFloatArray();
@@ -99,19 +99,24 @@ public record Compare(
 
   private static DType coarser(Tensor a, Tensor b) {
     Arguments.present(a, "a");
-    Arguments.present(b, "b");
-    if (!Arrays.equals(a.shape(), b.shape())) {
-      throw new IllegalArgumentException(
-          "b: shape "
-              + Arrays.toString(b.shape())
-              + " differs from "
-              + Arrays.toString(a.shape())
-              + " of a");
-    }
+    checkShape(a, b, "b");
     if (a.dtype() == DType.BFLOAT16 || b.dtype() == DType.BFLOAT16) {
       return DType.BFLOAT16;
     }
     return a.dtype() == DType.FLOAT16 ? a.dtype() : b.dtype();
+  }
+
+  private static void checkShape(Tensor a, Tensor other, String name) {
+    Arguments.present(other, name);
+    if (!Arrays.equals(a.shape(), other.shape())) {
+      throw new IllegalArgumentException(
+          name
+              + ": shape "
+              + Arrays.toString(other.shape())
+              + " differs from "
+              + Arrays.toString(a.shape())
+              + " of a");
+    }
   }
 
   private static Compare worst(

@@ -17,8 +17,9 @@ import io.github.dxdw.internal.Arguments;
  * </pre>
  *
  * (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1), and after the one
- * rounding to the result's type, of unit v, by e + v (|s| + e). Operands that are subnormal as
- * bfloat16 count as zero in some units and are outside of this. Immutable.
+ * rounding to the result's type, of unit v, by e + v (|s| + e). Where n u reaches 1, from about
+ * 2<sup>23</sup> float32 terms and 2<sup>22</sup> 16-bit ones on, that is infinite. Operands that
+ * are subnormal as bfloat16 count as zero in some units and are outside of this. Immutable.
  *
  * @param operands type of the factors
  * @param result type of the stored sum
@@ -30,13 +31,20 @@ public record ErrorBound(DType operands, DType result, long contraction) {
   /**
    * Checks the values.
    *
-   * @throws IllegalArgumentException if a type is null or the number of terms negative
+   * @throws IllegalArgumentException if a type is null or int32, or the number of terms negative
    */
   public ErrorBound {
-    Arguments.present(operands, "operands");
-    Arguments.present(result, "result");
+    checkType(operands, "operands");
+    checkType(result, "result");
     if (contraction < 0) {
       throw new IllegalArgumentException("contraction: " + contraction + " is negative");
+    }
+  }
+
+  private static void checkType(DType type, String name) {
+    if (Arguments.present(type, name) == DType.INT32) {
+      throw new IllegalArgumentException(
+          name + ": type is int32, expected float32, float16 or bfloat16");
     }
   }
 
@@ -46,7 +54,7 @@ public record ErrorBound(DType operands, DType result, long contraction) {
    * @param type type of the factors and of the stored sum
    * @param contraction number of terms
    * @return the bound
-   * @throws IllegalArgumentException if the type is null or the number of terms negative
+   * @throws IllegalArgumentException if the type is null or int32, or the number of terms negative
    */
   public static ErrorBound of(DType type, long contraction) {
     return new ErrorBound(type, type, contraction);
@@ -62,9 +70,13 @@ public record ErrorBound(DType operands, DType result, long contraction) {
   public double of(double value, double magnitude) {
     double roundings = 2.0 * contraction + 4;
     double unit = operands == DType.FLOAT32 ? 0x1p-24 : 0x1p-23;
-    double error =
-        roundings * unit / Math.max(1 - roundings * unit, 0) * magnitude + roundings * SMALLEST;
-    return error + unit(result) * (Math.abs(value) + error) + smallest(result);
+    double error = roundings * SMALLEST;
+    if (magnitude != 0) {
+      error += roundings * unit / Math.max(1 - roundings * unit, 0) * magnitude;
+    }
+    double last = unit(result);
+    double rounding = last == 0 ? 0 : last * (Math.abs(value) + error);
+    return error + rounding + smallest(result);
   }
 
   /** Largest relative error of one rounding to a type. */

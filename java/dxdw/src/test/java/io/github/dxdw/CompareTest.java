@@ -42,6 +42,34 @@ class CompareTest {
             .inside());
   }
 
+  @Test
+  @DisplayName("guards against a message that blames another argument, and bounds of no type")
+  void namesTheArgument() {
+    Tensor a = Tensor.of(arena, new float[] {1, 2});
+    Tensor longer = Tensor.of(arena, new float[] {1, 2, 3});
+    ErrorBound bound = ErrorBound.of(DType.FLOAT32, 1);
+    assertMessage("b: shape [3] differs from [2] of a", () -> Compare.report(a, longer));
+    assertMessage("magnitudes: shape [3]", () -> Compare.report(a, a, bound, longer));
+    assertMessage("magnitudes: is null", () -> Compare.report(a, a, bound, null));
+    assertMessage("operands: type is int32", () -> ErrorBound.of(DType.INT32, 1));
+    assertMessage("result: type is int32", () -> new ErrorBound(DType.FLOAT32, DType.INT32, 1));
+  }
+
+  private static void assertMessage(String expected, Runnable call) {
+    String message = assertThrows(IllegalArgumentException.class, call::run).getMessage();
+    assertTrue(message.startsWith(expected), message);
+  }
+
+  @Test
+  @DisplayName("guards against a bound that is no number where the terms are many, all of them 0")
+  void manyZeros() {
+    for (long terms : new long[] {1, 1 << 22, 1 << 24, Long.MAX_VALUE}) {
+      double bound = ErrorBound.of(DType.FLOAT32, terms).of(0, 0);
+      assertTrue(bound > 0 && bound < 1e-15, terms + " terms: " + bound);
+    }
+    assertEquals(Double.POSITIVE_INFINITY, ErrorBound.of(DType.FLOAT32, 1 << 24).of(1, 1));
+  }
+
   @ParameterizedTest
   @CsvSource({
     "NaN, 1, false",
