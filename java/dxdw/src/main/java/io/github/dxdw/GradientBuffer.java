@@ -1,6 +1,7 @@
 package io.github.dxdw;
 
 import io.github.dxdw.internal.Arguments;
+import io.github.dxdw.internal.Rehearsal;
 import java.lang.foreign.Arena;
 
 /**
@@ -127,7 +128,7 @@ public final class GradientBuffer {
    */
   public void accumulateDw(Tensor x, Tensor dy, int split, Reduction reduction, Options options) {
     Dxdw.dw(x, dy, tensor, split, reduction, assigning(options));
-    zeroed = false;
+    called();
   }
 
   /**
@@ -141,7 +142,7 @@ public final class GradientBuffer {
    */
   public void accumulatePartials(Tensor partials, Options options) {
     Dxdw.dwReduce(partials, tensor, assigning(options));
-    zeroed = false;
+    called();
   }
 
   /**
@@ -159,7 +160,14 @@ public final class GradientBuffer {
    */
   public void accumulateWeightedSum(Tensor x, Tensor w, Tensor g, Tensor gx) {
     Dxdw.weightedSumBackward(x, w, g, gx, tensor, assigning(Options.defaults()));
-    zeroed = false;
+    called();
+  }
+
+  /** A call has written the memory, unless it was but planned. */
+  private void called() {
+    if (zeroed && !Rehearsal.isOn()) {
+      zeroed = false;
+    }
   }
 
   private Options assigning(Options options) {

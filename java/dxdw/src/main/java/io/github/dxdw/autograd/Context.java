@@ -415,6 +415,11 @@ public final class Context {
     return repeated;
   }
 
+  /** Forgets what was made of constants of the tape. */
+  void forgetConstants() {
+    repeated = null;
+  }
+
   /** A tensor in a type: itself, or a copy for this pass. */
   Tensor as(DType dtype, Tensor tensor) {
     if (tensor.dtype() == dtype) {

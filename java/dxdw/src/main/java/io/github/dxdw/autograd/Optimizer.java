@@ -9,8 +9,11 @@ import io.github.dxdw.Stream;
 import io.github.dxdw.Tensor;
 import io.github.dxdw.internal.Access;
 import io.github.dxdw.internal.Arguments;
+import io.github.dxdw.internal.Rehearsal;
 import java.lang.foreign.Arena;
+import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * Moves parameters by their gradients, and zeroes these. Each parameter takes one pass over its
@@ -78,10 +81,8 @@ public final class Optimizer {
       double epsilon,
       double weightDecay) {
     Arguments.present(arena, "arena");
-    this.parameters = List.copyOf(Arguments.present(parameters, "parameters"));
-    if (parameters.isEmpty()) {
-      throw new IllegalArgumentException("parameters: there are none");
-    }
+    checkParameters(Arguments.present(parameters, "parameters"));
+    this.parameters = List.copyOf(parameters);
     this.rule = rule;
     this.momentum = momentum;
     this.nesterov = nesterov;
@@ -111,6 +112,27 @@ public final class Optimizer {
     gradientScales = gradientScale.reshape(1);
   }
 
+  private static void checkParameters(List<Parameter> parameters) {
+    if (parameters.isEmpty()) {
+      throw new IllegalArgumentException("parameters: there are none");
+    }
+    Map<Parameter, Integer> places = new IdentityHashMap<>();
+    for (int i = 0; i < parameters.size(); ++i) {
+      Parameter parameter = Arguments.present(parameters.get(i), "parameters[" + i + "]");
+      Integer earlier = places.put(parameter, i);
+      if (earlier != null) {
+        throw new IllegalArgumentException(
+            "parameters["
+                + i
+                + "]: is parameters["
+                + earlier
+                + "], "
+                + parameter.name()
+                + ", which a step moves once");
+      }
+    }
+  }
+
   private static Tensor zeros(Arena arena, Tensor like) {
     return Tensor.allocate(arena, like.device(), DType.FLOAT32, like.shape());
   }
@@ -126,8 +148,8 @@ public final class Optimizer {
    * @param weightDecay share of p that is added to its gradient, 0 or more
    * @param nesterov whether to look ahead
    * @return the optimizer
-   * @throws IllegalArgumentException if an argument is null, there are no parameters, or a number
-   *     is out of its range
+   * @throws IllegalArgumentException if an argument or a parameter is null, there are no parameters
+   *     or one is there twice, or a number is out of its range or too large for float32
    * @throws io.github.dxdw.NativeMemoryException if there is not enough memory
    */
   public static Optimizer sgd(
@@ -157,8 +179,8 @@ public final class Optimizer {
    * @param epsilon keeps the quotient finite, 0 or more; usually 1e-8
    * @param weightDecay share of p, times the rate, that a step takes away, 0 or more
    * @return the optimizer
-   * @throws IllegalArgumentException if an argument is null, there are no parameters, or a number
-   *     is out of its range
+   * @throws IllegalArgumentException if an argument or a parameter is null, there are no parameters
+   *     or one is there twice, or a number is out of its range or too large for float32
    * @throws io.github.dxdw.NativeMemoryException if there is not enough memory
    */
   public static Optimizer adamW(
@@ -177,8 +199,9 @@ public final class Optimizer {
   }
 
   private static void atLeastZero(double value, String name) {
-    if (!(value >= 0 && value < Double.POSITIVE_INFINITY)) {
-      throw new IllegalArgumentException(name + ": " + value + ", expected 0 or more");
+    if (!(value >= 0 && value <= Float.MAX_VALUE)) {
+      throw new IllegalArgumentException(
+          name + ": " + value + ", expected 0 or more, and what float32 holds");
     }
   }
 
@@ -224,8 +247,8 @@ public final class Optimizer {
    * Moves all parameters once and zeroes their gradients.
    *
    * @param rate learning rate, 0 or more
-   * @throws IllegalArgumentException if the rate is NaN or negative
-   * @throws IllegalStateException if memory is closed
+   * @throws IllegalArgumentException if the rate is NaN, negative or too large for float32
+   * @throws IllegalStateException if memory is closed, or this thread plans the step of a tape
    * @throws io.github.dxdw.DxdwException if a call fails behind the checks
    */
   public void step(double rate) {
@@ -240,7 +263,7 @@ public final class Optimizer {
    * @param gradientScale such as 1 / rows where gradients are sums over rows; above 0, used in
    *     float32
    * @throws IllegalArgumentException if a number is out of its range
-   * @throws IllegalStateException if memory is closed
+   * @throws IllegalStateException if memory is closed, or this thread plans the step of a tape
    * @throws io.github.dxdw.DxdwException if a call fails behind the checks
    */
   public void step(double rate, double gradientScale) {
@@ -250,8 +273,12 @@ public final class Optimizer {
       throw new IllegalArgumentException(
           "gradientScale: " + gradientScale + ", expected a number above 0 that float32 holds");
     }
+    if (Rehearsal.isOn()) {
+      throw new IllegalStateException(
+          "step: an optimizer's step is no part of what a tape plans: it would lose the gradients");
+    }
     Tensor factor = factor(wanted);
-    ++steps;
+    long number = steps + 1;
     for (int i = 0; i < first.length; ++i) {
       Parameter parameter = parameters.get(i);
       Tensor values = parameter.master();
@@ -282,9 +309,11 @@ public final class Optimizer {
             beta2,
             epsilon,
             weightDecay,
-            steps,
+            number,
             options);
       }
+      // Counted once a call has passed the checks: a refused step is none.
+      steps = number;
       parameter.buffer().zero();
     }
   }

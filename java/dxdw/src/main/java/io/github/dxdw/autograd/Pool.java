@@ -32,8 +32,10 @@ final class Pool {
   /** Null: memory is zeroed before the allocation returns. */
   private final Stream stream;
 
-  /** Where not null, memory is only imagined, on the device of this view. */
+  /** Where not null, memory is only imagined, on the device of this view, while the arena lives. */
   private final View model;
+
+  private final Arena rehearsed;
 
   private final List<Block> blocks = new ArrayList<>();
   private long bytes;
@@ -43,18 +45,22 @@ final class Pool {
   private long imaginedBytes;
 
   Pool(Device device, Stream stream) {
-    this(device, stream, null);
+    this(device, stream, null, null);
   }
 
-  private Pool(Device device, Stream stream, View model) {
+  private Pool(Device device, Stream stream, View model, Arena rehearsed) {
     this.device = device;
     this.stream = stream;
     this.model = model;
+    this.rehearsed = rehearsed;
   }
 
-  /** An empty pool on the same device, as {@code any} is, with memory that is not there. */
-  Pool imagined(View any) {
-    return new Pool(device, stream, any);
+  /**
+   * An empty pool on the same device, as {@code any} is, with memory that is not there: tensors of
+   * it can't be used any more once {@code arena}, a confined one, is closed.
+   */
+  Pool imagined(View any, Arena arena) {
+    return new Pool(device, stream, any, arena);
   }
 
   /** Memory, and the views of it that were asked for. */
@@ -72,7 +78,7 @@ final class Pool {
       long[] shape = {size / DType.FLOAT16.byteSize()};
       if (model != null) {
         arena = null;
-        memory = View.imagined(model, DType.FLOAT16, shape, imaginedBytes);
+        memory = View.imagined(model, DType.FLOAT16, shape, imaginedBytes, rehearsed);
         imaginedBytes += size;
         return;
       }

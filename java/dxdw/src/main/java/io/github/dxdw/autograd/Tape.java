@@ -36,6 +36,11 @@ import java.util.List;
  * is forgotten waits for the garbage collector.
  */
 public final class Tape implements AutoCloseable {
+  /**
+   * So many constants are kept from step to step: means over ever other numbers bring ever more.
+   */
+  private static final int MOST_CONSTANTS = 64;
+
   private enum State {
     RECORDING,
     PASSED,
@@ -49,7 +54,7 @@ public final class Tape implements AutoCloseable {
   private final Options adding;
   private final List<Context> calls = new ArrayList<>();
   private final List<Variable> kept = new ArrayList<>();
-  private final Arena arena = Dxdw.arena();
+  private Arena arena = Dxdw.arena();
   private final List<Constant> constants = new ArrayList<>();
   private Pool pool;
   private Rehearsal rehearsal;
@@ -59,7 +64,7 @@ public final class Tape implements AutoCloseable {
   /** Whether a forward or backward is running. */
   private boolean inFunction;
 
-  /** A scalar that stays as long as the tape is open. */
+  /** A scalar that stays for a step at least. */
   private record Constant(DType type, float value, Tensor tensor) {}
 
   /**
@@ -353,32 +358,47 @@ public final class Tape implements AutoCloseable {
     }
     count = 0;
     state = State.RECORDING;
+    if (constants.size() > MOST_CONSTANTS) {
+      calls.forEach(Context::forgetConstants);
+      constants.clear();
+      arena.close();
+      arena = Dxdw.arena();
+    }
   }
 
   /**
    * Tells what a step needs, without taking it: the calls of kernels in it are checked and planned,
    * not made, and results have no memory, so that all of their elements read as 0. Other Java code
-   * in the step runs as ever. The tape is as after {@link #reset()} then.
+   * in the step runs as ever. The tape is as after {@link #reset()} then, and the tensors of
+   * results are closed.
    *
    * @param step calls {@link #apply} and {@link #backward} of this tape; neither {@link #reset()}
    *     nor an optimizer
    * @return what it needs, where the tape has no memory yet
    * @throws IllegalArgumentException if the step is null; and what the step throws
-   * @throws IllegalStateException if the tape is closed
+   * @throws IllegalStateException if the tape is closed, or a step is being planned
    */
   public Needs plan(Runnable step) {
     Arguments.present(step, "step");
+    checkOpen();
+    checkNotPlanning("plan");
     reset();
     Pool real = pool;
-    pool = real.imagined(Access.get().view(constant(DType.FLOAT32, 1)));
-    rehearsal = new Rehearsal();
-    try {
+    try (Arena imagined = Arena.ofConfined()) {
+      pool = real.imagined(Access.get().view(constant(DType.FLOAT32, 1)), imagined);
+      rehearsal = new Rehearsal();
       rehearsal.run(step);
       return new Needs(pool.bytes(), rehearsal.workspaceBytes(), rehearsal.calls());
     } finally {
       reset();
       pool = real;
       rehearsal = null;
+    }
+  }
+
+  private void checkNotPlanning(String what) {
+    if (rehearsal != null) {
+      throw new IllegalStateException(what + ": the tape is planning a step");
     }
   }
 
@@ -391,12 +411,17 @@ public final class Tape implements AutoCloseable {
     return pool.bytes();
   }
 
-  /** Gives all memory back; results are gone. Closing twice is fine. */
+  /**
+   * Gives all memory back; results are gone. Closing twice is fine.
+   *
+   * @throws IllegalStateException if a function of the tape runs, or a step is being planned
+   */
   @Override
   public void close() {
     if (state == State.CLOSED) {
       return;
     }
+    checkNotPlanning("close");
     reset();
     state = State.CLOSED;
     pool.close();
@@ -457,7 +482,7 @@ public final class Tape implements AutoCloseable {
     tensor.copyFrom(constant(tensor.dtype(), 0).expand(tensor.shape()), stream);
   }
 
-  /** A scalar that stays as long as the tape is open. */
+  /** A scalar that stays for this step at least. */
   Tensor constant(DType type, float value) {
     for (int i = 0; i < constants.size(); ++i) {
       Constant constant = constants.get(i);

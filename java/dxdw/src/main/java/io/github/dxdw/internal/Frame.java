@@ -274,6 +274,11 @@ public final class Frame {
     return (int) place == Devices.CPU ? "cpu" : "cuda:" + (place >>> 32);
   }
 
+  /** Whether calls of this thread are planned, not made. */
+  boolean isRehearsing() {
+    return rehearsal != null;
+  }
+
   /** Has the calls of this thread planned, not made, until null is given; returns what was set. */
   Rehearsal rehearse(Rehearsal next) {
     Rehearsal before = rehearsal;
@@ -423,7 +428,7 @@ public final class Frame {
   /**
    * Explaining reads no memory, yet an operand that could not be used is refused as in the call.
    */
-  private static void checkUsable(MemorySegment segment) {
+  static void checkUsable(MemorySegment segment) {
     if (!segment.scope().isAlive()) {
       throw new IllegalStateException("Already closed");
     }

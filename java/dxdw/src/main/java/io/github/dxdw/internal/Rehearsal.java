@@ -18,6 +18,12 @@ public final class Rehearsal {
     return workspaceBytes;
   }
 
+  /** Whether the calling thread is in a rehearsal. */
+  public static boolean isOn() {
+    Library.require();
+    return Frame.current().isRehearsing();
+  }
+
   /** Runs {@code work} on this thread in rehearsal. */
   public void run(Runnable work) {
     run(this, work);

@@ -1,6 +1,7 @@
 package io.github.dxdw.internal;
 
 import io.github.dxdw.DType;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
@@ -141,10 +142,12 @@ public final class View {
    *
    * @param model tells the device
    * @param address where the memory would be; multiples of 64, so that such views don't overlap
+   * @param arena a confined arena that is closed when the rehearsal ends: outside of it nothing may
+   *     reach such addresses
    */
-  public static View imagined(View model, DType type, long[] shape, long address) {
+  public static View imagined(View model, DType type, long[] shape, long address, Arena arena) {
     return new View(
-        MemorySegment.ofAddress(PLACE_BYTES + address),
+        MemorySegment.ofAddress(PLACE_BYTES + address).reinterpret(arena, null),
         new Storage(),
         compactBytes(type, shape),
         type,
@@ -323,9 +326,13 @@ public final class View {
     return storage;
   }
 
-  /** Is this a view of memory that only a rehearsal imagines? */
+  /** Is this a view of memory that only a rehearsal imagines? Refused when that is over. */
   boolean isImagined() {
-    return deviceType == CPU && segment.byteSize() == 0 && count > 0;
+    if (deviceType != CPU || segment.byteSize() != 0 || count == 0) {
+      return false;
+    }
+    Frame.checkUsable(segment);
+    return true;
   }
 
   /** Is this the shape? */

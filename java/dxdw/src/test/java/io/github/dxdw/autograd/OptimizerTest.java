@@ -10,6 +10,7 @@ import io.github.dxdw.DType;
 import io.github.dxdw.Tensor;
 import java.lang.foreign.Arena;
 import java.lang.management.ManagementFactory;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.BeforeEach;
@@ -208,10 +209,48 @@ class OptimizerTest {
   }
 
   @Test
+  @DisplayName("guards against a refused step that is counted, and changes those that follow")
+  void refusedStepsDoNotCount() {
+    float[] start = values();
+    float[] g = values();
+    Parameter plain = parameter("plain", DType.FLOAT32, start);
+    Parameter refused = parameter("refused", DType.FLOAT32, start);
+    Optimizer first = Optimizer.adamW(arena, List.of(plain), 0.9, 0.999, 1e-8, 0.1);
+    Optimizer second = Optimizer.adamW(arena, List.of(refused), 0.9, 0.999, 1e-8, 0.1);
+    for (int step = 0; step < 3; ++step) {
+      gradient(plain, g);
+      first.step(0.1);
+      gradient(refused, g);
+      // rate / (1 - 0.9) is beyond float32.
+      assertMessage("scalars: lr", () -> second.step(Float.MAX_VALUE));
+      second.step(0.1);
+    }
+    assertArrayEquals(plain.tensor().toFloatArray(), refused.tensor().toFloatArray());
+    assertEquals("AdamW of 1 parameters after 3 steps", second.toString());
+  }
+
+  @Test
+  @DisplayName("guards against a parameter that a step moves twice, and a null that is found late")
+  void refusesParametersThatAreThereTwice() {
+    Parameter p = parameter("p", DType.FLOAT32, new float[] {1});
+    Parameter q = parameter("q", DType.FLOAT32, new float[] {1});
+    assertMessage(
+        "parameters[2]: is parameters[0], p",
+        () -> Optimizer.sgd(arena, List.of(p, q, p), 0, 0, false));
+    assertMessage(
+        "parameters[1]: is null",
+        () -> Optimizer.adamW(arena, Arrays.asList(p, null), 0.9, 0.9, 0, 0));
+  }
+
+  @Test
   void refusesNumbersOutOfTheirRange() {
     List<Parameter> one = List.of(parameter("p", DType.FLOAT32, new float[] {1}));
     assertMessage("momentum: -1.0", () -> Optimizer.sgd(arena, one, -1, 0, false));
     assertMessage("weightDecay: NaN", () -> Optimizer.sgd(arena, one, 0, Double.NaN, false));
+    // What float32 can't hold is refused at once, not by the first step.
+    assertMessage("momentum: 1.0E39", () -> Optimizer.sgd(arena, one, 1e39, 0, false));
+    assertMessage("weightDecay: 1.0E300", () -> Optimizer.sgd(arena, one, 0, 1e300, false));
+    assertMessage("epsilon: 1.0E300", () -> Optimizer.adamW(arena, one, 0, 0, 1e300, 0));
     assertMessage("nesterov: needs", () -> Optimizer.sgd(arena, one, 0, 0, true));
     assertMessage("beta1: 1.0", () -> Optimizer.adamW(arena, one, 1, 0.9, 0, 0));
     assertMessage("beta2: -0.1", () -> Optimizer.adamW(arena, one, 0, -0.1, 0, 0));
@@ -220,6 +259,7 @@ class OptimizerTest {
     assertMessage("parameters: is null", () -> Optimizer.sgd(arena, null, 0, 0, false));
     Optimizer optimizer = Optimizer.sgd(arena, one, 0, 0, false);
     assertMessage("rate: -1.0", () -> optimizer.step(-1));
+    assertMessage("rate: 1.0E300", () -> optimizer.step(1e300));
     assertMessage("gradientScale: 0.0", () -> optimizer.step(1, 0));
     // 0 and infinite as float32.
     assertMessage("gradientScale: 1.0E-60", () -> optimizer.step(1, 1e-60));

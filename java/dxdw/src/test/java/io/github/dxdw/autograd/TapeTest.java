@@ -20,6 +20,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
 import java.lang.ref.WeakReference;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
@@ -515,6 +516,102 @@ class TapeTest {
     assertEquals(needs.bytes(), tape.bytes());
     assertEquals(needs, tape.plan(step));
     assertEquals(3f, w1.gradient().get(0, 0));
+  }
+
+  @Test
+  @DisplayName(
+      "guards against a crash: tensors of a plan, used when it is over or by other threads")
+  void tensorsOfAPlanAreClosed() throws InterruptedException {
+    Parameter w = parameter("w", new float[][] {{1, 2}, {3, 4}});
+    Tensor out = Tensor.allocate(arena, On.DEVICE, DType.FLOAT32, 2, 2);
+    Tensor[] planned = new Tensor[1];
+    Throwable[] elsewhere = new Throwable[1];
+    tape.plan(
+        () -> {
+          planned[0] = tape.apply(Functions.RELU, w).tensor();
+          Thread other =
+              new Thread(
+                  () -> {
+                    try {
+                      Dxdw.relu(planned[0], out);
+                    } catch (RuntimeException e) {
+                      elsewhere[0] = e;
+                    }
+                  });
+          other.start();
+          try {
+            other.join();
+          } catch (InterruptedException e) {
+            throw new AssertionError(e);
+          }
+        });
+    assertSame(WrongThreadException.class, elsewhere[0].getClass());
+    assertThrows(IllegalStateException.class, () -> Dxdw.relu(planned[0], out));
+    assertThrows(IllegalStateException.class, () -> Dxdw.relu(out, planned[0].transpose()));
+    assertThrows(IllegalStateException.class, () -> out.copyFrom(planned[0]));
+    assertThrows(IllegalStateException.class, () -> planned[0].get(0, 0));
+    assertThrows(IllegalStateException.class, planned[0]::toFloatArray);
+    assertTrue(planned[0].toString().endsWith("(closed)"), planned[0].toString());
+    assertArrayEquals(new float[4], out.toFloatArray());
+  }
+
+  @Test
+  @DisplayName("guards against a tape that is planned or closed within its plan, and is lost then")
+  void plansDoNotNest() {
+    Parameter w = parameter("w", new float[][] {{1, 2}, {3, 4}});
+    Runnable step = () -> tape.apply(Functions.RELU, w);
+    assertStartsWith("plan: ", () -> tape.plan(() -> tape.plan(step)));
+    assertStartsWith("close: ", () -> tape.plan(tape::close));
+    try (Tape inner = new Tape(On.DEVICE)) {
+      tape.plan(() -> assertEquals(1, inner.plan(() -> inner.apply(Functions.RELU, w)).calls()));
+    }
+    step.run();
+    tape.plan(step);
+    assertArrayEquals(
+        new float[] {1, 2, 3, 4}, tape.apply(Functions.RELU, w).tensor().toFloatArray());
+  }
+
+  @Test
+  @DisplayName("guards against gradients that are lost by a plan, or come out of nothing")
+  void plansLeaveGradients() {
+    Parameter w = parameter("w", new float[][] {{1, 2}, {3, 4}});
+    Tensor x = tensor(new float[][] {{1, 2}, {3, 4}});
+    w.gradient().fill(5);
+    Optimizer optimizer = Optimizer.sgd(arena, List.of(w), 0, 0, false);
+    assertStartsWith("step: ", () -> tape.plan(() -> optimizer.step(1)));
+    assertArrayEquals(new float[] {5, 5, 5, 5}, w.gradient().toFloatArray());
+    assertArrayEquals(new float[] {1, 2, 3, 4}, w.tensor().toFloatArray());
+    w.buffer().zero();
+    tape.plan(() -> w.buffer().accumulateDw(x, x));
+    assertArrayEquals(new float[4], w.gradient().toFloatArray(), "zeros, not what stood there");
+  }
+
+  private static void assertStartsWith(String expected, Runnable call) {
+    String message = assertThrows(IllegalStateException.class, call::run).getMessage();
+    assertTrue(message.startsWith(expected), message);
+  }
+
+  @Test
+  @DisplayName("guards against memory for the mean of each number of elements there ever was")
+  void constantsAreBounded() {
+    Parameter x = Parameter.of(arena, "x", Tensor.allocate(arena, On.DEVICE, DType.FLOAT32, 3000));
+    x.tensor().fill(3);
+    Tensor all = x.tensor();
+    Variable keep = Variable.constant(all);
+    long early = 0;
+    for (int count = 1; count < 3000; ++count) {
+      tape.reset();
+      Variable mean = tape.apply(Functions.MEAN, Variable.constant(all.slice(0, 0, count)));
+      assertEquals(3, tape.apply(Functions.ADD, mean, mean).tensor().get() / 2, 1e-5);
+      tape.backward(tape.apply(Functions.MEAN, tape.apply(Functions.ADD, x, keep)));
+      if (count == 200) {
+        early = Dxdw.memoryUse().arenaBytes();
+      }
+    }
+    // 2,800 numbers take 11 KB. What other tests forgot may go meanwhile.
+    long late = Dxdw.memoryUse().arenaBytes();
+    assertTrue(late < early + 5_000, early + " bytes, later " + late);
+    assertEquals(2999f / 3000, x.gradient().get(7), 1e-3);
   }
 
   @Test
