@@ -40,8 +40,8 @@ import java.util.Arrays;
  *
  * <p>Losses come row by row. Their mean is differentiated by {@link #MEAN}, or by an incoming
  * gradient of 1 / T for each row, one number {@linkplain Tensor#expand expanded}: mean-squared
- * error is {@link #SQUARED_ERROR} with 1 / (T &middot; D). Types and shapes that do not fit are
- * {@link IllegalArgumentException}s that name the argument.
+ * error is {@link #SQUARED_ERROR} with 1 / (T &middot; D). Numbers of inputs, types and shapes that
+ * do not fit are {@link IllegalArgumentException}s that name the argument.
  */
 public final class Functions {
   /**
@@ -63,8 +63,8 @@ public final class Functions {
   public static final Function ADD = new Add();
 
   /**
-   * The mean of a vector. 1 / n is rounded to the vector's type: for losses, which are float32. A
-   * float16 vector must have fewer than 2<sup>25</sup> elements.
+   * The mean of a vector; of an empty one 0. 1 / n is rounded to the vector's type: for losses,
+   * which are float32. A float16 vector must have fewer than 2<sup>25</sup> elements.
    */
   public static final Function MEAN = new Mean();
 
@@ -93,6 +93,14 @@ public final class Functions {
     return new Linear(split, reduction, output);
   }
 
+  /** Refuses another number of inputs than a function has. */
+  private static void takes(Context context, String inputs, int least, int most) {
+    int given = context.inputCount();
+    if (given < least || given > most) {
+      throw new IllegalArgumentException("inputs: given are " + given + ", expected " + inputs);
+    }
+  }
+
   private static Tensor ranked(Tensor tensor, int rank, String name) {
     if (tensor.rank() != rank) {
       throw new IllegalArgumentException(
@@ -114,6 +122,7 @@ public final class Functions {
   private record Linear(int split, Reduction reduction, DType output) implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "x, w, [b]", 2, 3);
       Tensor x = ranked(context.input(0), 2, "x");
       Tensor w = ranked(context.input(1), 2, "w");
       Tensor y = context.output(output == null ? x.dtype() : output, x.size(0), w.size(1));
@@ -163,6 +172,7 @@ public final class Functions {
   private static final class WeightedSum implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "x, w", 2, 2);
       Tensor x = context.input(0);
       Tensor w = context.input(1);
       Tensor y = rowsOutput(context, x, x.dtype());
@@ -195,6 +205,7 @@ public final class Functions {
   private static final class Relu implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "x", 1, 1);
       Tensor y = context.outputLike(context.input(0));
       Dxdw.relu(context.input(0), y, context.options());
       context.save(y);
@@ -215,6 +226,7 @@ public final class Functions {
   private static final class Gelu implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "x", 1, 1);
       Tensor x = context.input(0);
       Tensor y = context.outputLike(x);
       Dxdw.gelu(x, y, context.options());
@@ -236,6 +248,7 @@ public final class Functions {
   private static final class Add implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "a, b", 2, 2);
       Tensor a = context.input(0);
       Tensor b = context.input(1);
       Tensor y = context.outputLike(a);
@@ -271,6 +284,7 @@ public final class Functions {
 
     @Override
     public Tensor forward(Context context) {
+      takes(context, "x", 1, 1);
       Tensor x = ranked(context.input(0), 1, "x");
       if (x.dtype() == DType.FLOAT16 && x.size(0) >= FLOAT16_LIMIT) {
         throw new IllegalArgumentException(
@@ -299,6 +313,7 @@ public final class Functions {
   private static final class SoftmaxCrossEntropy implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "logits, labels", 2, 2);
       Tensor logits = context.input(0);
       Tensor labels = context.input(1);
       Tensor loss = rowsOutput(context, logits, DType.FLOAT32);
@@ -322,6 +337,7 @@ public final class Functions {
   private static final class SquaredError implements Function {
     @Override
     public Tensor forward(Context context) {
+      takes(context, "x, target", 2, 2);
       Tensor x = context.input(0);
       Tensor target = context.input(1);
       Tensor loss = rowsOutput(context, x, DType.FLOAT32);

@@ -10,6 +10,7 @@ import io.github.dxdw.Reduction;
 import io.github.dxdw.Tensor;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
+import java.util.List;
 import java.util.function.DoubleUnaryOperator;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
@@ -195,6 +196,32 @@ class FunctionsTest {
       Parameter scalar = random("s", DType.FLOAT32);
       assertMessage(
           "x: a scalar has no rows", () -> tape.apply(Functions.WEIGHTED_SUM, scalar, vector));
+    }
+  }
+
+  @Test
+  @DisplayName("guards against inputs that are left out or ignored without a word")
+  void numbersOfInputs() {
+    Parameter m = random("m", DType.FLOAT32, 2, 2);
+    try (Tape tape = new Tape(On.DEVICE)) {
+      for (Function one : List.of(Functions.RELU, Functions.GELU, Functions.MEAN)) {
+        assertMessage("inputs: given are 2, expected x", () -> tape.apply(one, m, m));
+        assertMessage("inputs: given are 0, expected x", () -> tape.apply(one));
+      }
+      for (Function two :
+          List.of(
+              Functions.ADD,
+              Functions.WEIGHTED_SUM,
+              Functions.SOFTMAX_CROSS_ENTROPY,
+              Functions.SQUARED_ERROR)) {
+        assertMessage("inputs: given are 1, expected ", () -> tape.apply(two, m));
+        assertMessage("inputs: given are 3, expected ", () -> tape.apply(two, m, m, m));
+      }
+      assertMessage(
+          "inputs: given are 1, expected x, w, [b]", () -> tape.apply(Functions.LINEAR, m));
+      assertMessage(
+          "inputs: given are 4, expected x, w, [b]",
+          () -> tape.apply(Functions.LINEAR, m, m, m, m));
     }
   }
 
