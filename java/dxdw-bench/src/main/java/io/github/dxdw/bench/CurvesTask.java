@@ -2,6 +2,8 @@ package io.github.dxdw.bench;
 
 import io.github.dxdw.DType;
 import io.github.dxdw.cli.JsonFile;
+import io.github.dxdw.cli.OutputFile;
+import io.github.dxdw.cli.Usage;
 import io.github.dxdw.cli.bench.BenchTask;
 import io.github.dxdw.cli.bench.Machine;
 import io.github.dxdw.cli.bench.Report;
@@ -55,6 +57,7 @@ public final class CurvesTask implements BenchTask {
   @Option(
       names = "--chart",
       paramLabel = "FILE",
+      converter = OutputFile.Png.class,
       description = "Write a picture of the losses to this PNG file.")
   private Path chart;
 
@@ -64,6 +67,7 @@ public final class CurvesTask implements BenchTask {
 
   @Override
   public void run() {
+    Usage.require(spec, steps >= 1, "--steps", steps, "expected 1 or more");
     Curves curves = new Curves();
     Map<String, double[]> losses = new LinkedHashMap<>();
     losses.put("PyTorch float32", curves.torch(steps));

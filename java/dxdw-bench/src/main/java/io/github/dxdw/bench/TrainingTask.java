@@ -7,6 +7,7 @@ import io.github.dxdw.DType;
 import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
 import io.github.dxdw.cli.JsonFile;
+import io.github.dxdw.cli.Usage;
 import io.github.dxdw.cli.bench.BenchTask;
 import io.github.dxdw.cli.bench.Machine;
 import io.github.dxdw.cli.bench.Report;
@@ -88,6 +89,9 @@ public final class TrainingTask implements BenchTask {
 
   @Override
   public void run() {
+    Usage.require(spec, epochs >= 1, "--epochs", epochs, "expected 1 or more");
+    Usage.require(
+        spec, threads >= 0 && threads <= 1024, "--threads", threads, "expected 0 to 1024");
     Dxdw.setThreads(threads);
     int count = Dxdw.threads();
     Torch.setThreads(count);

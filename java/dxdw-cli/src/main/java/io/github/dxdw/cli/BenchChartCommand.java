@@ -1,5 +1,6 @@
 package io.github.dxdw.cli;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import io.github.dxdw.cli.bench.RateChart;
 import io.github.dxdw.cli.bench.Report;
 import java.io.IOException;
@@ -18,7 +19,11 @@ final class BenchChartCommand implements Runnable {
   @Parameters(index = "0", paramLabel = "JSON", description = "File of results.")
   private Path results;
 
-  @Parameters(index = "1", paramLabel = "PNG", description = "Picture to write.")
+  @Parameters(
+      index = "1",
+      paramLabel = "PNG",
+      converter = OutputFile.Png.class,
+      description = "Picture to write.")
   private Path picture;
 
   @Override
@@ -26,6 +31,12 @@ final class BenchChartCommand implements Runnable {
     Report report;
     try {
       report = Report.read(results);
+    } catch (JsonProcessingException e) {
+      throw new CommandException(
+          "can't read the results in "
+              + results
+              + ": no JSON of results: "
+              + e.getOriginalMessage());
     } catch (IOException e) {
       throw new CommandException("can't read the results in " + results + ": " + e.getMessage());
     }

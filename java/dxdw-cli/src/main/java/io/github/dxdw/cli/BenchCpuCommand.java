@@ -10,7 +10,6 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** Measures the CPU kernels from Java. */
@@ -56,8 +55,9 @@ final class BenchCpuCommand implements Runnable {
 
   @Override
   public void run() {
-    require(repeats >= 1, "--repeats", repeats, "expected 1 or more");
-    require(
+    Usage.require(spec, repeats >= 1, "--repeats", repeats, "expected 1 or more");
+    Usage.require(
+        spec,
         threads >= 0 && threads <= MOST_THREADS,
         "--threads",
         threads,
@@ -76,13 +76,5 @@ final class BenchCpuCommand implements Runnable {
       throw new CommandException("nothing measured has '" + filter + "' in its name");
     }
     json.write(report);
-  }
-
-  private void require(boolean holds, String option, Object value, String expected) {
-    if (!holds) {
-      throw new ParameterException(
-          spec.commandLine(),
-          "Invalid value for option '" + option + "': " + value + ": " + expected);
-    }
   }
 }

@@ -1,5 +1,6 @@
 package io.github.dxdw.cli;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import io.github.dxdw.cli.bench.FloorChart;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -20,13 +21,19 @@ final class BenchFloorsCommand implements Runnable {
   @Parameters(index = "1", paramLabel = "PEERS", description = "Results of peers.py.")
   private Path peers;
 
-  @Parameters(index = "2", paramLabel = "PNG", description = "Picture to write.")
+  @Parameters(
+      index = "2",
+      paramLabel = "PNG",
+      converter = OutputFile.Png.class,
+      description = "Picture to write.")
   private Path picture;
 
   @Override
   public void run() {
     try {
       FloorChart.write(kernels, peers, picture);
+    } catch (JsonProcessingException e) {
+      throw new CommandException("can't draw the results: no JSON: " + e.getOriginalMessage());
     } catch (IOException | IllegalArgumentException e) {
       throw new CommandException("can't draw the results: " + e.getMessage());
     }

@@ -11,6 +11,7 @@ public final class JsonFile {
   @Option(
       names = "--json",
       paramLabel = "FILE",
+      converter = OutputFile.class,
       description = "Write the results to this file, too.")
   private Path file;
 

@@ -46,8 +46,15 @@ public final class Main implements Callable<Integer> {
 
   /** Runs the command line and ends the process with its exit status. */
   public static void main(String[] arguments) {
-    System.exit(
-        run(new PrintWriter(System.out, true), new PrintWriter(System.err, true), arguments));
+    PrintWriter out = new PrintWriter(System.out, true);
+    PrintWriter err = new PrintWriter(System.err, true);
+    int status = run(out, err, arguments);
+    // A full disk or a reader that is gone, which a PrintWriter tells only when it is asked.
+    if (out.checkError() || System.out.checkError()) {
+      report(err, "the output can't be written");
+      status = Math.max(status, CommandLine.ExitCode.SOFTWARE);
+    }
+    System.exit(status);
   }
 
   /** Runs the command line with the given streams and returns its exit status. */
@@ -63,7 +70,8 @@ public final class Main implements Callable<Integer> {
         .setExecutionExceptionHandler((failure, command, unused) -> main.failed(failure, err));
     try {
       return commandLine.execute(arguments);
-    } catch (LinkageError failure) {
+    } catch (Error failure) {
+      // Such as memory that does not suffice, or a library that can't be linked.
       return main.failed(failure, err);
     }
   }

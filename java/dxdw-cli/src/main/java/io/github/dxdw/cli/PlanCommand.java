@@ -10,6 +10,7 @@ import java.util.Locale;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
 
@@ -68,13 +69,29 @@ final class PlanCommand implements Runnable {
 
   @Override
   public void run() {
+    Usage.require(spec, multiprocessors >= 1, "--sms", multiprocessors, "expected 1 or more");
+    Usage.require(spec, capability >= 10, "--capability", capability, "expected 10 or more");
+    long most = Math.min(Math.max(tokens, 1), Integer.MAX_VALUE);
+    Usage.require(
+        spec, split >= 0 && split <= most, "--split", split, "expected 0 to " + most + ", as T");
     Chip chip = new Chip(capability, multiprocessors);
+    Plan y;
+    Plan dx;
+    Plan dw;
+    try {
+      y = Dxdw.planY(chip, type, tokens, inputs, outputs);
+      dx = Dxdw.planDx(chip, type, tokens, inputs, outputs);
+      dw = planDw(chip, tokens, split);
+    } catch (IllegalArgumentException e) {
+      throw new ParameterException(
+          spec.commandLine(),
+          "T " + tokens + ", K " + inputs + ", N " + outputs + ": " + e.getMessage());
+    }
     print(
         "T %d, K %d, N %d, %s on %d multiprocessors of capability %d.%d",
         tokens, inputs, outputs, type, multiprocessors, capability / 10, capability % 10);
-    show("Y  = X W", Dxdw.planY(chip, type, tokens, inputs, outputs));
-    show("dX = dY W^T", Dxdw.planDx(chip, type, tokens, inputs, outputs));
-    Plan dw = planDw(chip, tokens, split);
+    show("Y  = X W", y);
+    show("dX = dY W^T", dx);
     show("dW = X^T dY", dw);
     print("");
     print("%s", crossover(chip));

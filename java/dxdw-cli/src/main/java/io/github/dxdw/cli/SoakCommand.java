@@ -8,7 +8,6 @@ import java.util.Locale;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** Lets many threads call for a long time and watches them. */
@@ -18,6 +17,8 @@ import picocli.CommandLine.Spec;
         "Make mixed calls from many threads for a long time; watch results, memory and progress.",
     sortOptions = false)
 final class SoakCommand implements Runnable {
+
+  private static final int MOST_MINUTES = 100_000;
 
   @Option(
       names = "--minutes",
@@ -52,8 +53,14 @@ final class SoakCommand implements Runnable {
 
   @Override
   public void run() {
-    require(minutes > 0 && minutes <= 100_000, "--minutes", minutes, "expected more than 0");
-    require(threads >= 1 && threads <= 1024, "--threads", threads, "expected 1 to 1024");
+    Usage.require(
+        spec,
+        minutes > 0 && minutes <= MOST_MINUTES,
+        "--minutes",
+        minutes,
+        "expected more than 0, at most " + MOST_MINUTES);
+    Usage.require(
+        spec, threads >= 1 && threads <= 1024, "--threads", threads, "expected 1 to 1024");
     if (!device.isAvailable()) {
       throw new CommandException(device + " is not available: " + device.unavailabilityCause());
     }
@@ -79,13 +86,5 @@ final class SoakCommand implements Runnable {
             threads,
             outcome.firstResident() / 1e6,
             outcome.lastResident() / 1e6));
-  }
-
-  private void require(boolean holds, String option, Object value, String expected) {
-    if (!holds) {
-      throw new ParameterException(
-          spec.commandLine(),
-          "Invalid value for option '" + option + "': " + value + ": " + expected);
-    }
   }
 }

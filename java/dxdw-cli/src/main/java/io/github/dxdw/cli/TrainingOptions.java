@@ -5,14 +5,11 @@ import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
 import io.github.dxdw.cli.train.Backend;
 import io.github.dxdw.cli.train.Recipe;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Locale;
 import java.util.Optional;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 import picocli.CommandLine.TypeConversionException;
 
@@ -69,6 +66,7 @@ final class TrainingOptions {
   @Option(
       names = "--chart",
       paramLabel = "FILE",
+      converter = OutputFile.Png.class,
       description = "Write a picture of the loss to this PNG file.")
   private Path chart;
 
@@ -95,30 +93,19 @@ final class TrainingOptions {
       Recipe.Rule rule,
       float learningRate,
       float decay) {
-    require(epochs >= 1, "--epochs", epochs, "expected 1 or more");
-    require(
+    Usage.require(spec, epochs >= 1, "--epochs", epochs, "expected 1 or more");
+    Usage.require(
+        spec,
         split >= 0 && split <= microBatchRows,
         "--split",
         split,
         "expected 0 to " + microBatchRows + ", the rows of a micro-batch");
-    require(
+    Usage.require(
+        spec,
         threads >= 0 && threads <= MOST_THREADS,
         "--threads",
         threads,
         "expected 0 to " + MOST_THREADS);
-    if (chart != null) {
-      require(
-          chart.toString().toLowerCase(Locale.ROOT).endsWith(".png"),
-          "--chart",
-          chart,
-          "expected a name in .png");
-      Path folder = chart.toAbsolutePath().getParent();
-      require(
-          Files.isDirectory(folder) && Files.isWritable(folder),
-          "--chart",
-          chart,
-          folder + " is no folder that can be written to");
-    }
     return new Recipe(epochs, microBatchRows, microBatches, rule, learningRate, decay);
   }
 
@@ -132,14 +119,6 @@ final class TrainingOptions {
     }
     Dxdw.setThreads(threads);
     return new Backend(device, type, split);
-  }
-
-  private void require(boolean holds, String option, Object value, String expected) {
-    if (!holds) {
-      throw new ParameterException(
-          spec.commandLine(),
-          "Invalid value for option '" + option + "': " + value + ": " + expected);
-    }
   }
 
   static final class DeviceConverter implements ITypeConverter<Device> {

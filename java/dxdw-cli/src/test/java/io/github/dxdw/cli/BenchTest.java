@@ -1,6 +1,7 @@
 package io.github.dxdw.cli;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.dxdw.Dxdw;
@@ -9,7 +10,9 @@ import java.awt.image.BufferedImage;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import javax.imageio.ImageIO;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -45,6 +48,19 @@ class BenchTest {
     assertTrue(ours.low() <= ours.median() && ours.median() <= ours.high(), run.out());
     assertTrue(ours.low() > 0, run.out());
     assertEquals(report.rows().getFirst().toString(), run.lines().getLast());
+  }
+
+  @Test
+  @DisplayName("Guards against names and numbers in the digits of the user's language")
+  void rowsAreTheSameInEachLanguage() {
+    Locale before = Locale.getDefault();
+    Locale.setDefault(Locale.forLanguageTag("ar-EG"));
+    try {
+      Report.Row row = Report.Row.of("x", 1, "ns", List.of(result("dxdw", 1.5)));
+      assertEquals("x 1 dxdw 1.5 ns", row.toString().replaceAll(" +", " "));
+    } finally {
+      Locale.setDefault(before);
+    }
   }
 
   @Test
@@ -134,12 +150,29 @@ class BenchTest {
 
   @Test
   void aFileThatIsNoReportIsOneLine(@TempDir Path folder) throws IOException {
-    Path json = Files.writeString(folder.resolve("x.json"), "[1, 2]");
-    for (Path file : List.of(json, folder.resolve("absent.json"))) {
-      Invocation run = Invocation.of("bench", "chart", file.toString(), "x.png");
+    List<Path> files = new ArrayList<>(List.of(folder.resolve("absent.json")));
+    for (String text :
+        List.of(
+            "",
+            "null",
+            "[1, 2]",
+            "{}",
+            "{\"machine\": [], \"rows\": [{}]}",
+            "{\"machine\": [], \"rows\": [{\"name\": \"x\", \"unit\": \"ns\"}]}",
+            "{\"machine\": [], \"rows\":")) {
+      files.add(Files.writeString(folder.resolve(files.size() + ".json"), text));
+    }
+    String png = folder.resolve("x.png").toString();
+    for (Path file : files) {
+      Invocation run = Invocation.of("bench", "chart", file.toString(), png);
       assertEquals(1, run.status());
       assertEquals(1, run.errorLines().size(), run.err());
       assertTrue(run.err().startsWith("dxdw: can't read the results in " + file), run.err());
+      assertFalse(run.err().contains("REDACTED"), run.err());
+      Invocation floors = Invocation.of("bench", "floors", file.toString(), file.toString(), png);
+      assertEquals(1, floors.status());
+      assertEquals(1, floors.errorLines().size(), floors.err());
+      assertTrue(floors.err().startsWith("dxdw: can't draw the results: "), floors.err());
     }
   }
 }

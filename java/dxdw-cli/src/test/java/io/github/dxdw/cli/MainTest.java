@@ -6,10 +6,20 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
+import java.io.DataOutputStream;
+import java.io.File;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import java.util.zip.GZIPOutputStream;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -43,8 +53,28 @@ class MainTest {
         "bench                              | a measurement is missing: cpu, chart",
         "bench cpu --repeats 0              | '--repeats': 0: expected 1 or more",
         "bench cpu --threads -1             | '--threads': -1: expected 0 to 1024",
+        "train digits --chart /proc/x.png   | '--chart': /proc/x.png: ",
         "bench chart results.json           | 'PNG'",
-        "soak --minutes 0                   | '--minutes': 0.0: expected more than 0",
+        "bench chart results.json x.gif     | (PNG): x.gif: expected a name in .png",
+        "bench chart results.json no/x.png  | is no folder that can be written to",
+        "bench floors a.json b.json picture | (PNG): picture: expected a name in .png",
+        "bench cpu --json no/where.json     | '--json': no/where.json:",
+        "bench cpu --json /                 | '--json': '/' is no name of a file",
+        "plan 4 5                           | 'N'",
+        "plan 4 5 six                       | (N): 'six' is not a long",
+        "plan 4 5 -6                        | N -6",
+        "plan -- -1 2 3                     | T -1",
+        "plan 9223372036854775807 2 3       | T 9223372036854775807",
+        "plan 4 5 6 --sms 0                 | '--sms': 0: expected 1 or more",
+        "plan 4 5 6 --capability 9          | '--capability': 9: expected 10 or more",
+        "plan 4 5 6 --split -1              | '--split': -1: expected 0 to 4",
+        "plan 4 5 6 --split 5               | '--split': 5: expected 0 to 4",
+        "soak --minutes 0                   | '--minutes': 0.0: expected more than 0, at most"
+            + " 100000",
+        "soak --minutes NaN                 | '--minutes': NaN: expected more than 0, at most"
+            + " 100000",
+        "soak --minutes 1e9                 | '--minutes': 1.0E9: expected more than 0, at most"
+            + " 100000",
         "soak --threads 0                   | '--threads': 0: expected 1 to 1024",
         "info --all                         | '--all'",
       })
@@ -55,6 +85,83 @@ class MainTest {
     assertTrue(run.err().startsWith("dxdw: "), run.err());
     assertTrue(run.err().contains(expected), run.err());
     assertEquals("", run.out());
+  }
+
+  @Test
+  @DisplayName("Guards against results that are lost, as their file can't be written in the end")
+  void looksAtOutputFilesFirst(@TempDir Path folder) throws IOException {
+    Path taken = Files.createDirectory(folder.resolve("taken.png"));
+    Path old = Files.writeString(folder.resolve("old.png"), "as it was");
+    Path fresh = folder.resolve("fresh.png");
+    for (String command : List.of("train digits --epochs 0", "bench cpu --repeats 0")) {
+      String option = command.startsWith("train") ? "--chart" : "--json";
+      String[] words = command.split(" ");
+      for (Path file : List.of(taken, old, fresh)) {
+        String[] arguments =
+            Stream.concat(Stream.of(words), Stream.of(option, file.toString()))
+                .toArray(String[]::new);
+        Invocation run = Invocation.of(arguments);
+        assertEquals(2, run.status());
+        assertEquals(1, run.errorLines().size(), run.err());
+        assertTrue(run.err().contains(file == taken ? "'" + option + "'" : ": 0: "), run.err());
+      }
+    }
+    assertEquals("as it was", Files.readString(old));
+    assertFalse(Files.exists(fresh), "left by a command that did not run");
+  }
+
+  @Test
+  @DisplayName("Guards against output that is lost without a word, as on a disk that is full")
+  void unwritableOutput() throws Exception {
+    Process run = start("-Xmx64m", "info").redirectOutput(new File("/dev/full")).start();
+    assertFailsWith("dxdw: the output can't be written", run);
+  }
+
+  @Test
+  @DisplayName("Guards against errors of the JVM that end in a stack trace: a heap that is full")
+  void littleHeap(@TempDir Path folder) throws Exception {
+    for (String name : List.of("train-labels-idx1", "t10k-labels-idx1", "t10k-images-idx3")) {
+      Files.createFile(folder.resolve(name + "-ubyte.gz"));
+    }
+    Path images = folder.resolve("train-images-idx3-ubyte.gz");
+    try (OutputStream file = Files.newOutputStream(images);
+        DataOutputStream out = new DataOutputStream(new GZIPOutputStream(file))) {
+      for (int word : new int[] {0x0803, 100_000, 28, 28}) {
+        out.writeInt(word);
+      }
+      for (int image = 0; image < 100_000; image++) {
+        out.write(new byte[28 * 28]);
+      }
+    }
+    Process run =
+        start("-Xmx48m", "train", "fashion", "--data", folder.toString())
+            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+            .start();
+    assertFailsWith("dxdw: OutOfMemoryError: Java heap space", run);
+  }
+
+  /** A JVM of its own for the command line. */
+  private static ProcessBuilder start(String heap, String... arguments) {
+    return new ProcessBuilder(
+        Stream.concat(
+                Stream.of(
+                    Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                    heap,
+                    "-XX:+UseSerialGC",
+                    "--enable-native-access=ALL-UNNAMED",
+                    "-Ddxdw.library=" + System.getProperty("dxdw.library"),
+                    "-cp",
+                    System.getProperty("java.class.path"),
+                    "io.github.dxdw.cli.Main"),
+                Stream.of(arguments))
+            .toList());
+  }
+
+  private static void assertFailsWith(String line, Process run) throws Exception {
+    String err = new String(run.getErrorStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertTrue(run.waitFor(1, TimeUnit.MINUTES));
+    assertEquals(List.of(line), err.lines().toList());
+    assertEquals(1, run.exitValue());
   }
 
   @Test

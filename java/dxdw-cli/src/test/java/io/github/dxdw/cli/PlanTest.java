@@ -5,8 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 
 class PlanTest {
 
@@ -29,23 +27,5 @@ class PlanTest {
     assertEquals(0, run.status(), run.err());
     assertTrue(run.after("dW = X^T dY").contains(" 1 slices"), run.out());
     assertTrue(run.out().contains("108 multiprocessors"), run.out());
-  }
-
-  @ParameterizedTest
-  @CsvSource(
-      delimiter = '|',
-      value = {
-        "plan 1 2                      | 2 | N",
-        "plan 1 2 x                    | 2 | x",
-        "plan 1 2 3 --sms 0            | 1 | multiprocessors: 0",
-        "plan -- -1 2 3                | 1 | -1",
-        "plan 4 4 4 --split 9          | 1 | split: 9",
-      })
-  @DisplayName("Guards against a stack trace for impossible numbers")
-  void refused(String arguments, int status, String named) {
-    Invocation run = Invocation.of(arguments.split(" "));
-    assertEquals(status, run.status(), run.err());
-    assertEquals(1, run.errorLines().size(), run.err());
-    assertTrue(run.err().contains(named), run.err());
   }
 }

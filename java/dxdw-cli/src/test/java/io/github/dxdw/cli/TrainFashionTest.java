@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.stream.Stream;
@@ -97,6 +98,55 @@ class TrainFashionTest {
                 + folder
                 + ": install Debian's package dataset-fashion-mnist"),
         run.errorLines());
+  }
+
+  @Test
+  @DisplayName("Guards against damaged files that end in a stack trace, a full heap, or \"null\"")
+  void refusesDamagedFiles() throws IOException {
+    String images = "train-images-idx3-ubyte.gz";
+    byte[] whole = Files.readAllBytes(folder.resolve(images));
+    for (int length : new int[] {0, 5, 30, whole.length / 2, whole.length - 1}) {
+      Files.write(folder.resolve(images), Arrays.copyOf(whole, length));
+      assertRefused(images + " is damaged or ends too early");
+    }
+    Files.writeString(folder.resolve(images), "this is no gzip file at all");
+    assertRefused(images + " is damaged or ends too early");
+    writeImages(images, 100, 28, 28);
+    assertRefused(images + " is damaged or ends too early");
+    writeImages(images, Integer.MAX_VALUE, Integer.MAX_VALUE, Integer.MAX_VALUE);
+    assertRefused("more than");
+    writeImages(images, -1, 28, 28);
+    assertRefused("a size of -1");
+    writeImages(images, 0, 28, 28);
+    assertRefused("has no images");
+    try (DataOutputStream out = create(images)) {
+      out.write(new byte[] {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 7, 7});
+    }
+    assertRefused("has more bytes than its sizes tell");
+    Files.write(folder.resolve(images), whole);
+    Files.copy(
+        folder.resolve("t10k-labels-idx1-ubyte.gz"),
+        folder.resolve("train-labels-idx1-ubyte.gz"),
+        StandardCopyOption.REPLACE_EXISTING);
+    assertRefused("has 300 labels for the 1000 images of ");
+  }
+
+  /** Sizes, and nothing behind them. */
+  private void writeImages(String name, int... sizes) throws IOException {
+    try (DataOutputStream out = create(name)) {
+      out.writeInt(0x0803);
+      for (int size : sizes) {
+        out.writeInt(size);
+      }
+    }
+  }
+
+  private void assertRefused(String expected) {
+    Invocation run = train();
+    assertEquals(1, run.status());
+    assertEquals(1, run.errorLines().size(), run.err());
+    assertTrue(run.err().startsWith("dxdw: can't read Fashion-MNIST: " + folder), run.err());
+    assertTrue(run.err().contains(expected), run.err());
   }
 
   @Test

@@ -92,8 +92,9 @@ public final class CpuBenchmark {
 
   private void product(Shape s, Function function, DType type, boolean add, int threads) {
     String name =
-        "product %d,%d,%d %s%s %s"
-            .formatted(s.t, s.k, s.n, function, add ? " add" : "", Machine.shortName(type));
+        "product "
+            + (s.t + "," + s.k + "," + s.n + " " + function + (add ? " add " : " "))
+            + Machine.shortName(type);
     if (!name.contains(filter)) {
       return;
     }
@@ -117,7 +118,7 @@ public final class CpuBenchmark {
   }
 
   private void weightedSum(Sum s, int threads) {
-    String name = "weighted sum %d,%d %s".formatted(s.rows, s.d, Machine.shortName(s.type));
+    String name = "weighted sum " + s.rows + "," + s.d + " " + Machine.shortName(s.type);
     if (!name.contains(filter)) {
       return;
     }
@@ -139,7 +140,7 @@ public final class CpuBenchmark {
 
   /** A thousand calls are one run: the clock costs as much as some calls. */
   private void overhead(int size) {
-    String name = "overhead %1$dx%1$dx%1$d".formatted(size);
+    String name = "overhead " + size + "x" + size + "x" + size;
     if (!name.contains(filter)) {
       return;
     }

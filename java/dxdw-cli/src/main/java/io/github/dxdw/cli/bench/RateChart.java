@@ -76,7 +76,7 @@ public final class RateChart {
         new CategoryChartBuilder()
             .width(Panels.WIDTH)
             .height(Panels.HEIGHT)
-            .title("%s, %d thread%s".formatted(type, threads, threads == 1 ? "" : "s"))
+            .title(type + ", " + threads + (threads == 1 ? " thread" : " threads"))
             .yAxisTitle("GFLOP/s")
             .build();
     Panels.style(chart.getStyler());

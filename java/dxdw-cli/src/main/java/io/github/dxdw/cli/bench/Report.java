@@ -19,6 +19,19 @@ import java.util.Locale;
  */
 public record Report(List<String> machine, int repeats, boolean quick, List<Row> rows) {
 
+  /** Checks that everything is there, as it may not be in a file. */
+  public Report {
+    machine = List.copyOf(present(machine, "machine"));
+    rows = List.copyOf(present(rows, "rows"));
+  }
+
+  private static <T> T present(T value, String name) {
+    if (value == null) {
+      throw new IllegalArgumentException(name + " is missing");
+    }
+    return value;
+  }
+
   private static final ObjectMapper JSON =
       JsonMapper.builder()
           .propertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE)
@@ -46,6 +59,13 @@ public record Report(List<String> machine, int repeats, boolean quick, List<Row>
       double aim,
       List<Result> contenders) {
 
+    /** Checks that everything is there. */
+    public Row {
+      present(name, "name");
+      present(unit, "unit");
+      contenders = List.copyOf(present(contenders, "contenders"));
+    }
+
     /**
      * A row without an aim. In units that measure time less is better, in others, which end in /s,
      * more.
@@ -66,7 +86,8 @@ public record Report(List<String> machine, int repeats, boolean quick, List<Row>
     /** A line of the table. */
     @Override
     public String toString() {
-      StringBuilder line = new StringBuilder(String.format("%-44s %d  ", name, threads));
+      StringBuilder line =
+          new StringBuilder(String.format(Locale.ROOT, "%-44s %d  ", name, threads));
       for (Result result : contenders) {
         line.append(' ').append(result.name()).append(' ').append(number(result.median()));
         if (result.low() != result.high()) {
@@ -98,11 +119,20 @@ public record Report(List<String> machine, int repeats, boolean quick, List<Row>
    * @param low 10th percentile
    * @param high 90th percentile
    */
-  public record Result(String name, double median, double low, double high) {}
+  public record Result(String name, double median, double low, double high) {
+    /** Checks that there is a name. */
+    public Result {
+      present(name, "name");
+    }
+  }
 
   /** Reads a file that {@link #write} or native/bench wrote. */
   public static Report read(Path file) throws IOException {
-    return JSON.readValue(file.toFile(), Report.class);
+    Report report = JSON.readValue(file.toFile(), Report.class);
+    if (report == null) {
+      throw new IOException("there is none");
+    }
+    return report;
   }
 
   /** Writes the report as JSON. */

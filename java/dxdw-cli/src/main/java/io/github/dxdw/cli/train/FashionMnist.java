@@ -1,11 +1,13 @@
 package io.github.dxdw.cli.train;
 
 import java.io.DataInputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.zip.GZIPInputStream;
+import java.util.zip.ZipException;
 
 /**
  * Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017): images of clothes of 28×28 pixels in 10 classes,
@@ -22,6 +24,9 @@ public final class FashionMnist {
   private static final int LABELS_MAGIC = 0x0801;
   private static final int IMAGES_MAGIC = 0x0803;
   private static final float WHITE = 255f;
+
+  /** Many times what the data set has. */
+  private static final long MOST_BYTES = 1 << 29;
 
   private FashionMnist() {}
 
@@ -54,12 +59,25 @@ public final class FashionMnist {
   private static Dataset read(Path folder, String part) throws IOException {
     int[] sizes = new int[3];
     byte[] pixels = read(images(folder, part), IMAGES_MAGIC, sizes);
+    if (pixels.length == 0) {
+      throw new IOException(images(folder, part) + " has no images");
+    }
     int features = sizes[1] * sizes[2];
     float[] values = new float[pixels.length];
     for (int i = 0; i < pixels.length; i++) {
       values[i] = Byte.toUnsignedInt(pixels[i]) / WHITE;
     }
     byte[] bytes = read(labels(folder, part), LABELS_MAGIC, new int[1]);
+    if (bytes.length != sizes[0]) {
+      throw new IOException(
+          labels(folder, part)
+              + " has "
+              + bytes.length
+              + " labels for the "
+              + sizes[0]
+              + " images of "
+              + images(folder, part));
+    }
     int[] labels = new int[bytes.length];
     for (int i = 0; i < labels.length; i++) {
       labels[i] = Byte.toUnsignedInt(bytes[i]);
@@ -76,17 +94,32 @@ public final class FashionMnist {
         throw new IOException(
             String.format("%s starts with 0x%04x, expected 0x%04x", file, found, magic));
       }
-      int count = 1;
+      long count = 1;
       for (int d = 0; d < sizes.length; d++) {
         sizes[d] = in.readInt();
-        if (sizes[d] < 0) {
-          throw new IOException(file + ": a size of " + sizes[d]);
+        count *= Math.max(sizes[d], 0);
+        if (sizes[d] < 0 || count > MOST_BYTES) {
+          throw new IOException(
+              file
+                  + " tells of a size of "
+                  + sizes[d]
+                  + ", or of more than "
+                  + MOST_BYTES
+                  + " bytes");
         }
-        count = Math.multiplyExact(count, sizes[d]);
       }
-      byte[] bytes = new byte[count];
-      in.readFully(bytes);
+      // Not all at once: the file may be shorter than it says.
+      byte[] bytes = in.readNBytes((int) count);
+      if (bytes.length < count) {
+        throw new EOFException();
+      }
+      // At its end the checksum is compared.
+      if (in.read() != -1) {
+        throw new IOException(file + " has more bytes than its sizes tell");
+      }
       return bytes;
+    } catch (EOFException | ZipException e) {
+      throw new IOException(file + " is damaged or ends too early", e);
     }
   }
 }
