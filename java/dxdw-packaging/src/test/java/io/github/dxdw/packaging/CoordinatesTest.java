@@ -42,6 +42,31 @@ class CoordinatesTest {
     assertEquals(Set.of("META-INF/LICENSE", "META-INF/MANIFEST.MF"), Set.copyOf(Build.names(jar)));
   }
 
+  @Test
+  @DisplayName("guards against an artifact that does not say what it is, or under which licence")
+  void published() throws Exception {
+    Element parent = Build.pom("pom.xml");
+    for (String name : List.of("dxdw", "dxdw-natives", "dxdw-all", "dxdw-bom")) {
+      Element pom = Build.pom("java/" + name + "/pom.xml");
+      assertEquals(name, Build.value(pom, "name"));
+      assertTrue(Build.value(pom, "description").length() > 20, name);
+      // The BOM has no parent to say it.
+      Element said = Build.children(pom, "parent").isEmpty() ? pom : parent;
+      Element license = Build.children(only(said, "licenses"), "license").getFirst();
+      assertEquals("Apache-2.0", Build.value(license, "name"), name);
+      assertEquals(
+          "https://www.apache.org/licenses/LICENSE-2.0.txt", Build.value(license, "url"), name);
+      Element developer = Build.children(only(said, "developers"), "developer").getFirst();
+      assertTrue(Build.value(developer, "name").contains("dxdw"), name);
+    }
+  }
+
+  private static Element only(Element parent, String name) {
+    List<Element> found = Build.children(parent, name);
+    assertEquals(1, found.size(), name);
+    return found.getFirst();
+  }
+
   /** The dependencies of a Gradle build, as artifact or artifact:classifier, platforms left out. */
   private static List<String> gradleDependencies(String text) {
     Matcher found =
