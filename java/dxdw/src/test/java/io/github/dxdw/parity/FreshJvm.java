@@ -20,13 +20,17 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /**
  * Runs a small program of this class in a JVM of its own and returns what it printed. Its
- * environment is empty, but for the cap on the SIMD level under which the tests themselves run.
+ * environment is empty, but for the cap on the SIMD level under which the tests themselves run, and
+ * the encoding of file names.
  */
 final class FreshJvm {
+  private static final Set<String> KEPT =
+      Set.of("DXDW_SIMD", "LC_ALL", "LC_CTYPE", "LANG", "LOCPATH");
 
   private FreshJvm() {}
 
@@ -52,11 +56,7 @@ final class FreshJvm {
     try {
       ProcessBuilder builder =
           new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
-      String cap = System.getenv("DXDW_SIMD");
-      builder.environment().clear();
-      if (cap != null) {
-        builder.environment().put("DXDW_SIMD", cap);
-      }
+      builder.environment().keySet().retainAll(KEPT);
       Process process = builder.start();
       assertTrue(process.waitFor(120, TimeUnit.SECONDS), "the JVM hangs");
       assertEquals("", Files.readString(err), "standard error");
