@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "arithmetic.hpp"
+#include "status.hpp"
 
 namespace dxdw {
 namespace gpu {
@@ -488,17 +489,17 @@ const ProductPlan &planned_product(const Product &product, int32_t function, con
 
 Sentence explain(const ProductPlan &p, const Chip &chip) {
   Sentence s;
-  snprintf(s.text, sizeof s.text,
-           "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s%s", p.reason,
-           static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
-           static_cast<long long>(p.chunk), chip.multiprocessors, p.waves,
-           p.pack_a && p.pack_b ? "; both operands packed"
-           : p.pack_a           ? "; one operand packed"
-           : p.pack_b           ? "; one operand packed"
-                                : "",
-           p.turned ? "; stored turned" : "", p.keeps_columns ? "; columns kept" : "",
-           p.fetch_old ? "; old values fetched ahead" : "",
-           p.work.batch_invariant ? "; a row's bits are free of T" : "");
+  write_text(s.text, sizeof s.text,
+             "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s%s", p.reason,
+             static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
+             static_cast<long long>(p.chunk), chip.multiprocessors, p.waves,
+             p.pack_a && p.pack_b ? "; both operands packed"
+             : p.pack_a           ? "; one operand packed"
+             : p.pack_b           ? "; one operand packed"
+                                  : "",
+             p.turned ? "; stored turned" : "", p.keeps_columns ? "; columns kept" : "",
+             p.fetch_old ? "; old values fetched ahead" : "",
+             p.work.batch_invariant ? "; a row's bits are free of T" : "");
   return s;
 }
 

@@ -1,6 +1,7 @@
 // Status of an operation inside the library, and the message that goes with a failure.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "dxdw.h"
@@ -13,6 +14,9 @@ using Status = int32_t;
 __attribute__((format(printf, 2, 3))) Status fail(Status status, const char *format, ...);
 
 const char *last_error();
+
+// Writes text as snprintf does, but numbers with a point whatever the locale of the process is: a JVM sets the user's.
+__attribute__((format(printf, 3, 4))) void write_text(char *to, size_t size, const char *format, ...);
 
 }  // namespace dxdw
 

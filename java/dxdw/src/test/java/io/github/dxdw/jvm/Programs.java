@@ -2,6 +2,7 @@ package io.github.dxdw.jvm;
 
 import com.sun.management.ThreadMXBean;
 import io.github.dxdw.Accumulate;
+import io.github.dxdw.Chip;
 import io.github.dxdw.DType;
 import io.github.dxdw.Device;
 import io.github.dxdw.Dxdw;
@@ -47,8 +48,27 @@ public final class Programs {
       case "exit" -> exit(Integer.parseInt(arguments[1]));
       case "events" -> events();
       case "no-events" -> noEvents();
+      case "numbers" -> numbers();
       case "print-events" -> printEvents(Path.of(arguments[1]));
       default -> throw new IllegalArgumentException(arguments[0]);
+    }
+  }
+
+  /** Numbers with a fraction: in the user's locale, then as the library writes them. */
+  private static void numbers() {
+    System.out.println(String.format("%.1f", 0.5));
+    try (Arena arena = Arena.ofConfined()) {
+      Tensor norm = Tensor.scalar(arena, 1);
+      try {
+        Dxdw.clipFactor(norm, Tensor.scalar(arena, 2), -0.5);
+      } catch (IllegalArgumentException e) {
+        System.out.println(e.getMessage());
+      }
+      Chip chip = new Chip(90, 132);
+      String why =
+          Dxdw.planDw(chip, DType.BFLOAT16, 8192, 1000, 1000, 4, Reduction.DETERMINISTIC).why();
+      System.out.println(why.substring(why.indexOf(": 0") + 2));
+      System.out.println(Tensor.of(arena, new float[] {0.5f}));
     }
   }
 
