@@ -6,6 +6,8 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import jdk.jshell.tool.JavaShellToolBuilder;
 
 /**
@@ -13,12 +15,17 @@ import jdk.jshell.tool.JavaShellToolBuilder;
  * runtimes without jshell.
  */
 final class Shell {
+
+  /** Where jshell keeps its history. It tells on standard error of a folder that it makes. */
+  private static final Logger PREFERENCES = Logger.getLogger("java.util.prefs");
+
   private Shell() {}
 
   /**
    * Starts jshell with the start-up script, then {@code arguments}, and returns its exit status.
    */
   static int start(JavaShellToolBuilder jshell, List<String> arguments) throws Exception {
+    PREFERENCES.setLevel(Level.OFF);
     Path startup = Files.createTempFile("dxdw", ".jsh");
     try {
       try (InputStream script = Shell.class.getResourceAsStream("startup.jsh")) {

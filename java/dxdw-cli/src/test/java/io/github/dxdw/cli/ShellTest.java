@@ -84,7 +84,8 @@ class ShellTest {
   @Test
   @DisplayName(
       "Guards against a shell that lacks native access, the library or the imports in the process"
-          + " that runs the script")
+          + " that runs the script, and against words on standard error when there are no"
+          + " preferences yet")
   void runsAScript(@TempDir Path folder) throws Exception {
     Path script = folder.resolve("script.jsh");
     Files.writeString(
@@ -101,6 +102,7 @@ class ShellTest {
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "--enable-native-access=ALL-UNNAMED",
+                "-Djava.util.prefs.userRoot=" + folder,
                 "-Ddxdw.library=" + System.getProperty("dxdw.library"),
                 "-cp",
                 System.getProperty("java.class.path"),

@@ -356,7 +356,12 @@ class LoaderTest {
             .behind("unshare", "-rm", "sh", "-c", mount + "exec \"$@\"", "sh")
             .onClassPath(ChildJvm.NATIVES)
             .probe("product");
-    assertEquals(temporaryCache, works(result).getParent());
+    assertEquals(rootsTemporaryCache(), works(result).getParent());
+  }
+
+  /** In a namespace of its own by {@code unshare -r}, each user is number 0. */
+  private Path rootsTemporaryCache() {
+    return temporaryCache.resolveSibling("dxdw-0");
   }
 
   @Test
@@ -379,8 +384,8 @@ class LoaderTest {
         .sorted(java.util.Comparator.reverseOrder())
         .forEach(p -> p.toFile().delete());
     Files.writeString(userCache, "");
-    Files.deleteIfExists(temporaryCache);
-    Files.writeString(temporaryCache, "");
+    Files.deleteIfExists(rootsTemporaryCache());
+    Files.writeString(rootsTemporaryCache(), "");
     fails(
         jvm()
             .behind(wrapper)
