@@ -240,6 +240,18 @@ class LauncherTest {
   }
 
   @Test
+  @DisplayName("Guards against names that are not ASCII and can't be found in the plain locale")
+  void takesUtf8WhereNoLocaleIsSet() throws Exception {
+    buildTools();
+    script(jdk("25", "25").resolve("bin/java"), "#!/bin/bash\necho \"${LC_ALL-unset}\"\n");
+    assertEquals(List.of("C.UTF-8"), launch(Map.of(), "info").lines());
+    assertEquals(List.of("C.UTF-8"), launch(Map.of("LANG", "C"), "info").lines());
+    assertEquals(List.of("C.UTF-8"), launch(Map.of("LC_ALL", "POSIX"), "info").lines());
+    assertEquals(List.of("unset"), launch(Map.of("LANG", "de_DE.UTF-8"), "info").lines());
+    assertEquals(List.of("tr_TR.UTF-8"), launch(Map.of("LC_ALL", "tr_TR.UTF-8"), "info").lines());
+  }
+
+  @Test
   void startsThroughALink() throws Exception {
     buildTools();
     jdk("25", "25");
