@@ -37,6 +37,9 @@ struct Tile {
   // further.
   int32_t count;
   int64_t a_below;
+  // Where the tile behind these will be, with as many rows, or NULL: it is asked for, to be written. So is that of each
+  // but the last of `count`.
+  char *next_c;
   // C goes past the caches, with stores that want whole aligned vectors. Follow it with fence().
   bool stream;
   // Where B is in panels, memory to be asked for meanwhile, so many bytes further at each step of depth of each tile.

@@ -13,8 +13,8 @@ using dxdw::DType;
 using dxdw::cpu::Tile;
 
 // What one step of depth does: a float, or a pair of bfloat16. step_at has A's item in memory. load reads V vectors of a
-// row of B, of the last one `last` lanes where B is no panel; b_depth is the stride of its rows. finish puts columns in
-// the order of memory.
+// row of B, of the last one `last` lanes where B is no panel; b_depth is the stride of its rows. finish puts a row's
+// columns in the order of memory. kNormal: sums are never subnormal, and the chip makes such bfloat16 at once.
 struct Single {
   static constexpr bool kNormal = false;
   DXDW_INLINE Vec step(Vec a, Vec b, Vec acc) { return v_fma(a, b, acc); }
@@ -30,13 +30,15 @@ struct Single {
   DXDW_INLINE void ask(const char *b, int64_t) {
     for (int v = 0; v < V; ++v) __builtin_prefetch(b + v * kLanes * static_cast<int>(sizeof(float)), 0, 3);
   }
-  template <int R, int V>
-  DXDW_INLINE void finish(Vec (&)[R][V]) {}
+  template <int V>
+  DXDW_INLINE void finish(Vec (&)[V]) {}
 };
 
 #if defined(DXDW_BF16_PAIRS)
 struct Pairs : Single {
+#if defined(DXDW_LEVEL_AVX512BF16)
   static constexpr bool kNormal = true;
+#endif
   DXDW_INLINE Vec step(Vec a, Vec b, Vec acc) { return v_dot_pairs(a, b, acc); }
   DXDW_INLINE Vec step_at(const float *a, Vec b, Vec acc) { return v_dot_pair_at(a, b, acc); }
 };
@@ -56,14 +58,14 @@ struct PairRows : Pairs {
     __builtin_prefetch(b, 0, 3);
     __builtin_prefetch(b + b_depth * static_cast<int>(sizeof(uint16_t)), 0, 3);
   }
-  template <int R, int V>
-  DXDW_INLINE void finish(Vec (&acc)[R][V]) {
-    if constexpr (V == 2)
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) v_unmix(acc[r]);
+  template <int V>
+  DXDW_INLINE void finish(Vec (&acc)[V]) {
+    if constexpr (V == 2) v_unmix(acc);
   }
 };
 #endif
+
+// Each kind of A has row(r), row r's item of the present step, and row_after(r), that of the following one.
 
 // R rows of A anywhere, reached from as few pointers as loads can reach them all from: one for each three.
 template <int R>
@@ -83,6 +85,12 @@ struct AnyRows {
   __attribute__((always_inline)) const float *row(int r) const {
     return reinterpret_cast<const float *>(pointers[r / kReach] + r % kReach * stride);
   }
+  __attribute__((always_inline)) const float *row_after(int r) const {
+    const char *after = pointers[r / kReach] + step;
+    // Computed where it is used, for the same reason.
+    asm("" : "+r"(after));
+    return reinterpret_cast<const float *>(after + r % kReach * stride);
+  }
   __attribute__((always_inline)) void ask() const {}
   __attribute__((always_inline)) void advance() {
     for (int i = 0; i < kCount; ++i) pointers[i] += step;
@@ -101,6 +109,9 @@ struct NearRows {
   explicit NearRows(const Tile &t)
       : pointer(reinterpret_cast<const char *>(t.a)), step(t.a_depth * static_cast<int>(sizeof(float))) {}
   __attribute__((always_inline)) const float *row(int r) const { return reinterpret_cast<const float *>(pointer) + r; }
+  __attribute__((always_inline)) const float *row_after(int r) const {
+    return reinterpret_cast<const float *>(pointer + step) + r;
+  }
   __attribute__((always_inline)) void ask() const {
     __builtin_prefetch(pointer + kStepsAhead * step, 0, 3);
     if (R > 1) __builtin_prefetch(pointer + kStepsAhead * step + (R - 1) * static_cast<int>(sizeof(float)), 0, 3);
@@ -115,6 +126,7 @@ struct PanelRows {
 
   explicit PanelRows(const Tile &t) : pointer(t.a) {}
   __attribute__((always_inline)) const float *row(int r) const { return pointer + r; }
+  __attribute__((always_inline)) const float *row_after(int r) const { return pointer + kTileRows + r; }
   __attribute__((always_inline)) void ask() const {}
   __attribute__((always_inline)) void advance() { pointer += kTileRows; }
 };
@@ -153,16 +165,90 @@ DXDW_INLINE void put(const Vec (&acc)[R][V], const Tile &t, int last) {
   }
 }
 
-// Whole rows of two vectors without subnormals to bfloat16.
-template <int R>
-DXDW_INLINE void put_normal(const Vec (&acc)[R][2], const Tile &t) {
-#if defined(DXDW_LEVEL_AVX512BF16)
-  uint16_t *c = reinterpret_cast<uint16_t *>(t.c);
+// Asks for row r of the next tile of C.
+template <int V>
+DXDW_INLINE void ask_for_next_c(const Tile &t, int r) {
+  if (t.next_c == nullptr) return;
+  const int64_t item = dxdw::size_of(t.c_type);
+  const char *const row = t.next_c + r * t.c_stride * item;
+  __builtin_prefetch(row, 1, 3);
+  if (V * kLanes * item > 64) __builtin_prefetch(row + 64, 1, 3);
+}
+
+// A step of one row, whose item of A is at x.
+template <typename Op, int V>
+DXDW_INLINE void step_row(const float *x, const Vec (&row)[V], Vec (&acc)[V]) {
+  if constexpr (V == 1) {
+    acc[0] = Op::step_at(x, row[0], acc[0]);
+  } else {
+    const Vec item = v_set(load_unaligned(x));
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) v_to_bf16_normal(c + r * t.c_stride, acc[r][0], acc[r][1], t.stream);
-#else
-  put<BF16, R, 2>(acc, t, kLanes);
+    for (int v = 0; v < V; ++v) acc[v] = Op::step(item, row[v], acc[v]);
+  }
+}
+
+// The last two steps, row by row, and put(r) behind those of row r. A vector's store takes its unit as long as two
+// multiply-adds take theirs: in a burst behind all steps stores fill the scheduler and so keep the multiply-adds of the
+// next tile from it, while two stores for four multiply-adds cost no time.
+template <typename Op, bool Panel, typename A, int R, int V, typename Put>
+DXDW_INLINE void last_steps(const A &a, const float *b, int64_t b_depth, Vec (&acc)[R][V], const Tile &t,
+                            const Put &put) {
+  Vec row[V], row_after[V];
+  Op::template load<Panel>(b, b_depth, kLanes, row);
+  Op::template load<Panel>(b + b_depth, b_depth, kLanes, row_after);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    step_row<Op>(a.row(r), row, acc[r]);
+    step_row<Op>(a.row_after(r), row_after, acc[r]);
+    Op::finish(acc[r]);
+    put(r);
+    ask_for_next_c<V>(t, r);
+  }
+}
+
+// last_steps where vectors are whole, with what belongs behind them.
+template <typename Op, bool Panel, typename A, int R, int V>
+DXDW_INLINE void end_by_row(const A &a, const float *b, int64_t b_depth, Vec (&acc)[R][V], const Tile &t) {
+  if (t.c_type == DType::f32) {
+    float *const c = reinterpret_cast<float *>(t.c);
+    const auto put = [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) v_store(c + r * t.c_stride + v * kLanes, acc[r][v]);
+    };
+    const auto stream = [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) v_stream(c + r * t.c_stride + v * kLanes, acc[r][v]);
+    };
+    const auto add_and_put = [&](int r) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) acc[r][v] = v_add(v_load(t.from + r * t.from_stride + v * kLanes), acc[r][v]);
+      put(r);
+    };
+    if (t.stream) return last_steps<Op, Panel>(a, b, b_depth, acc, t, stream);
+    if (t.from == nullptr) return last_steps<Op, Panel>(a, b, b_depth, acc, t, put);
+    return last_steps<Op, Panel>(a, b, b_depth, acc, t, add_and_put);
+  }
+#if defined(DXDW_LEVEL_AVX512BF16)
+  if constexpr (V == 2) {
+    uint16_t *const c = reinterpret_cast<uint16_t *>(t.c);
+    const auto put = [&](int r) __attribute__((always_inline)) {
+      v_to_bf16_normal(c + r * t.c_stride, acc[r][0], acc[r][1], false);
+    };
+    const auto stream = [&](int r) __attribute__((always_inline)) {
+      v_to_bf16_normal(c + r * t.c_stride, acc[r][0], acc[r][1], true);
+    };
+    if (t.stream) return last_steps<Op, Panel>(a, b, b_depth, acc, t, stream);
+    return last_steps<Op, Panel>(a, b, b_depth, acc, t, put);
+  }
 #endif
+}
+
+// May and should a tile end so? Shorter vectors than 64 bytes are stored as fast as multiplied, and leave fewer
+// registers.
+template <typename Op, int V>
+DXDW_INLINE bool ends_by_row(const Tile &t, int last) {
+  if (sizeof(Vec) < 64 || last < kLanes || t.depth < 2) return false;
+  return t.c_type == DType::f32 || (Op::kNormal && V == 2 && t.c_type == DType::bf16 && t.from == nullptr);
 }
 
 // R rows of V vectors, the last of which has `last` live lanes. Panel: B is one.
@@ -179,33 +265,34 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
     for (int v = 0; v < V; ++v) acc[r][v] = v_zero();
   const char *ahead = Panel ? t.ahead : reinterpret_cast<const char *>(b + kStepsAhead * b_depth);
   const int64_t ahead_step = Panel ? t.ahead_step : b_depth * static_cast<int>(sizeof(float));
-  for (int64_t k = 0; k < t.depth; ++k, a.advance(), b += b_depth, ahead += ahead_step) {
-    if (!Panel) {
+  // Where both operands stand as the first-level cache likes them, the second level is near enough.
+  constexpr int kNear = std::is_same_v<A<R>, PanelRows<R>> ? 2 : 3;
+  const bool by_row = ends_by_row<Op, V>(t, last);
+  const int64_t depth = by_row ? t.depth - 2 : t.depth;
+  for (int64_t k = 0; k < depth; ++k, a.advance(), b += b_depth, ahead += ahead_step) {
+    if (Panel) {
+      __builtin_prefetch(ahead, 0, kNear);
+    } else {
       Op::template ask<V>(ahead, b_depth);
       a.ask();
-    } else if (std::is_same_v<A<R>, PanelRows<R>>) {
-      // Both operands stand as the first-level cache likes them: the second level is enough.
-      __builtin_prefetch(ahead, 0, 2);
-    } else {
-      __builtin_prefetch(ahead, 0, 3);
     }
     Vec row[V];
     Op::template load<Panel>(b, b_depth, last, row);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      if constexpr (V == 1) {
-        acc[r][0] = Op::step_at(a.row(r), row[0], acc[r][0]);
-        continue;
-      }
-      const Vec x = v_set(load_unaligned(a.row(r)));
-#pragma GCC unroll 16
-      for (int v = 0; v < V; ++v) acc[r][v] = Op::step(x, row[v], acc[r][v]);
-    }
+    for (int r = 0; r < R; ++r) step_row<Op>(a.row(r), row, acc[r]);
   }
-  Op::finish(acc);
-  // What comes out of the pair unit is never subnormal.
-  if constexpr (Op::kNormal && V == 2)
-    if (t.from == nullptr && last == kLanes && t.c_type == DType::bf16) return put_normal<R>(acc, t);
+  if (by_row) {
+    if (Panel) {
+      __builtin_prefetch(ahead, 0, kNear);
+      __builtin_prefetch(ahead + ahead_step, 0, kNear);
+    }
+    return end_by_row<Op, Panel>(a, b, b_depth, acc, t);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    Op::finish(acc[r]);
+    ask_for_next_c<V>(t, r);
+  }
   if (t.from != nullptr) add_from<R, V>(acc, t.from, t.from_stride, last);
   switch (t.c_type) {
     case DType::f32: return put<F32, R, V>(acc, t, last);
@@ -228,15 +315,6 @@ struct ByRows {
   }
 };
 
-// Asks for a tile of C, to write it: for two lines of the cache in each row, or for one.
-template <bool Two>
-DXDW_INLINE void ask_for_c(const char *c, int32_t rows, int64_t stride) {
-  for (int32_t r = 0; r < rows; ++r, c += stride) {
-    __builtin_prefetch(c, 1, 3);
-    if (Two) __builtin_prefetch(c + 64, 1, 3);
-  }
-}
-
 static_assert(kTileVectors == 2, "the dispatch below knows one and two vectors");
 
 template <typename Op, template <int> typename A, bool Panel>
@@ -248,10 +326,9 @@ void tile_of(const Tile &first) {
   const int last = wide ? first.cols - kLanes : first.cols;
   if (first.count == 1) return micro(first, last);
   Tile t = first;
-  const int64_t item = dxdw::size_of(t.c_type), c_stride = t.c_stride * item, c_below = t.rows * c_stride;
-  const bool two_lines = t.cols * item > 64;
+  const int64_t c_below = t.rows * t.c_stride * dxdw::size_of(t.c_type);
   for (int32_t left = t.count; left > 0; --left) {
-    if (!t.stream && left > 1) (two_lines ? ask_for_c<true> : ask_for_c<false>)(t.c + c_below, t.rows, c_stride);
+    if (!t.stream) t.next_c = left > 1 ? t.c + c_below : first.next_c;
     micro(t, last);
     t.a += t.a_below;
     t.c += c_below;

@@ -68,8 +68,8 @@ constexpr int64_t kCachedBytes = 384 << 10;
 constexpr int64_t kWayBytes = 4096;
 // Rows of a micro-tile that may do so and still stay there.
 constexpr int64_t kCollidingRows = 8;
-// Rows of A that stay in the first-level cache while the panels of B pass by.
-constexpr int64_t kTallBytes = 14 << 10;
+// Rows of A that stay near, if not in the first-level cache, while the panels of B pass by.
+constexpr int64_t kTallBytes = 56 << 10;
 
 // How slices of T come together.
 enum class Finish { direct, scratch, atomic };
@@ -316,13 +316,6 @@ void end(const Blocks &s, const Matrix &target, const Matrix &into) {
   if (s.finish == Finish::atomic) add_tile_atomically(target, into);
 }
 
-// Asks for a micro-tile of C, to write it.
-void prefetch_tile(const Matrix &c, int64_t row, int64_t col, int64_t rows, int64_t cols) {
-  const int64_t bytes = std::min(cols, c.cols - col) * size_of(c.type);
-  for (int64_t r = row; r < std::min(c.rows, row + rows); ++r)
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(c.at(r, col) + at, 1, 3);
-}
-
 void (*micro_of(const Blocks &s))(const Tile &) {
   const Kernels &k = kernels();
   if (s.pairs) return s.b_direct ? k.tile_pairs_near_ab : s.a_direct ? k.tile_pairs_any_a : k.tile_pairs;
@@ -366,7 +359,7 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   const bool next_panel = !s.a_direct && !s.b_direct && !rows_outside;
   const int64_t share = ceil_div(k.nr * tile.depth * 4, row_panels), share_step = ceil_div(share, steps);
   // Tiles below one another are one call, for a short tile takes hardly longer than a call: all of them where rows are
-  // inside, else as many as leave their rows of A in the first-level cache. A scratch tile serves one at a time.
+  // inside, else as many as leave their rows of A near. A scratch tile serves one at a time.
   const int64_t fit = std::max<int64_t>(1, kTallBytes / (s.tile_rows * steps * 4));
   const int64_t group = s.by_tile() ? 1 : rows_outside ? std::min(fit, row_panels) : row_panels;
   const int64_t whole = rows / s.tile_rows;
@@ -397,7 +390,8 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
         }
         const int64_t next_row = r + tile.count < below ? r + tile.count : last_panel ? below : above;
         const int64_t next_col = r + tile.count < below ? q : last_panel ? 0 : q + 1;
-        if (!tile.stream) prefetch_tile(to, next_row * s.tile_rows, next_col * k.nr, s.tile_rows, k.nr);
+        const bool more = next_row < row_panels && !(s.by_tile() && !ends);
+        tile.next_c = more && !tile.stream ? to.at(next_row * s.tile_rows, next_col * k.nr) : nullptr;
         const float *const from =
             reinterpret_cast<const float *>(s.by_tile() ? part.into.data : part.into.at(row, col));
         tile.from = adds ? from : nullptr;
@@ -629,6 +623,7 @@ void run_small(const Product &p) {
   tile.c_type = DType::f32;
   tile.count = 1;
   tile.a_below = 0;
+  tile.next_c = nullptr;
   tile.stream = false;
   tile.ahead_step = 0;
   const int64_t height = p.c.rows <= k.mr ? p.c.rows : ceil_div(p.c.rows, ceil_div(p.c.rows, k.mr));
