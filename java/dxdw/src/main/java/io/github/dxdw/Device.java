@@ -181,6 +181,6 @@ public final class Device {
   /** Returns {@code "cpu"} or, for example, {@code "cuda:0"}. */
   @Override
   public String toString() {
-    return isCpu() ? "cpu" : "cuda:" + index;
+    return Devices.name(type, index);
   }
 }

@@ -22,6 +22,11 @@ public final class Devices {
       long totalBytes,
       long freeBytes) {}
 
+  /** {@code "cpu"} or, for example, {@code "cuda:0"}. */
+  public static String name(int deviceType, int index) {
+    return deviceType == CPU ? "cpu" : "cuda:" + index;
+  }
+
   /** Number of devices of a type. */
   public static int count(int deviceType) {
     Library.require();

@@ -271,7 +271,7 @@ public final class Frame {
   }
 
   private static String deviceName(long place) {
-    return (int) place == Devices.CPU ? "cpu" : "cuda:" + (place >>> 32);
+    return Devices.name((int) place, (int) (place >>> 32));
   }
 
   /** Whether calls of this thread are planned, not made. */

@@ -16,9 +16,6 @@ public final class View {
   /** Room for each view of memory that is not there. */
   private static final long PLACE_BYTES = 1L << 60;
 
-  private static final int CPU = 1;
-  private static final int CUDA = 2;
-
   final MemorySegment segment;
   final Storage storage;
   final long address;
@@ -93,7 +90,7 @@ public final class View {
         new Storage(),
         segment.byteSize(),
         type,
-        CPU,
+        Devices.CPU,
         0,
         shape.clone(),
         strides.clone(),
@@ -114,7 +111,7 @@ public final class View {
         new Storage(),
         allocation.block().bytes(),
         type,
-        CUDA,
+        Devices.CUDA,
         deviceIndex,
         shape.clone(),
         compactStrides(shape),
@@ -133,7 +130,15 @@ public final class View {
     }
     MemorySegment segment = MemorySegment.ofAddress((place + 1) * PLACE_BYTES);
     return new View(
-        segment, new Storage(), bytes, type, CUDA, 0, shape.clone(), compactStrides(shape), 0);
+        segment,
+        new Storage(),
+        bytes,
+        type,
+        Devices.CUDA,
+        0,
+        shape.clone(),
+        compactStrides(shape),
+        0);
   }
 
   /**
@@ -328,7 +333,7 @@ public final class View {
 
   /** Is this a view of memory that only a rehearsal imagines? Refused when that is over. */
   boolean isImagined() {
-    if (deviceType != CPU || segment.byteSize() != 0 || count == 0) {
+    if (deviceType != Devices.CPU || segment.byteSize() != 0 || count == 0) {
       return false;
     }
     Frame.checkUsable(segment);
@@ -350,7 +355,7 @@ public final class View {
   }
 
   public boolean isCuda() {
-    return deviceType == CUDA;
+    return deviceType == Devices.CUDA;
   }
 
   public int deviceIndex() {
