@@ -16,8 +16,9 @@
  * Tensors. An operand crosses as a dxdw_tensor, byte for byte a DLPack DLTensor. Shapes and strides are counted in
  * elements, byte_offset in bytes. Inputs take any stride: 0 (expanded), negative (reversed), any padding; the stride of
  * a dimension of size 1 means nothing and may hold anything. Outputs take any strides under which no two elements
- * share memory. Element addresses must be multiples of the element's size, nothing more. All operands of a call live on
- * one device. No operand is copied in order to transpose it; a transpose is a swap of strides.
+ * share memory. Element addresses must be multiples of the element's size, nothing more. The number of elements must fit
+ * 64 bits, and the outermost ones lie within 2^61 bytes. All operands of a call live on one device. No operand is copied
+ * in order to transpose it; a transpose is a swap of strides.
  *
  * Types. float32, float16 and bfloat16 operands, the same type for all inputs of a call; the output has that type or
  * float32. Products and sums are accumulated in float32 whatever the operands are, and rounded once, at the end, to
@@ -26,8 +27,8 @@
  * Add or assign. Gradients of weights and biases, and norms, are added to what the buffer holds, all else is assigned,
  * unless options say otherwise. Assigning never reads the old contents, so they may be uninitialised or NaN. Adding to NaN leaves NaN.
  *
- * Empty sizes are legal once all other checks have passed. A contraction of length 0 assigns +0.0 or adds nothing; an
- * empty output is left alone.
+ * Empty sizes are legal once all other checks have passed, whatever the other sizes and the strides are. A contraction
+ * of length 0 assigns +0.0 or adds nothing; an empty output is left alone.
  *
  * Aliases. An output must not share an element with another operand or with the workspace. Inputs may alias each other.
  * Where a function says "in place", an output may also be exactly an input: the same address, type, shape and strides.
@@ -385,7 +386,8 @@ int32_t dxdw_float16_to_float(const uint16_t *source, float *destination, int64_
 /* DXDW_ABI_VERSION of the library: changes when a caller built against an older header would misread it. */
 int32_t dxdw_abi_version(void);
 
-/* One line: version, SIMD level in use, CUDA architectures built in or "no CUDA". Never NULL; static. */
+/* One line: version, SIMD level in use, CUDA architectures built in or "no CUDA". Never NULL; valid while the calling
+ * thread lives. */
 const char *dxdw_build_description(void);
 
 /* SIMD level in use: "avx512bf16", "avx512", "avx2", "baseline"; on Arm "neonbf16", "neon". Static. DXDW_SIMD in the

@@ -119,10 +119,14 @@ inline Status check_kind(const char *name, DType type, bool labels) {
               labels ? "int32" : "float32, float16 or bfloat16");
 }
 
-// Sizes are not negative, and the distance between the outermost elements fits 64 bits: where they lie.
+// Bytes between the ends of an operand. Distances within and between operands then add up in 64 bits.
+constexpr int64_t kMostSpan = int64_t{1} << 61;
+
+// Sizes are not negative; the number of elements fits 64 bits, and so does the distance between the outermost ones, which
+// is where they lie.
 inline Status check_extent(Operand *o) {
-  int64_t low = 0, high = 1;
-  bool fits = true, negative = false;
+  int64_t low = 0, high = 1, count = 1;
+  bool fits = true, counts = true, negative = false;
   for (int32_t d = 0; d < o->ndim; ++d) {
     const int64_t size = o->shape[d];
     if (size <= 1) {
@@ -131,6 +135,7 @@ inline Status check_extent(Operand *o) {
       continue;
     }
     int64_t reach;
+    counts &= !__builtin_mul_overflow(count, size, &count);
     fits &= !__builtin_mul_overflow(size - 1, o->strides[d], &reach);
     if (reach < 0)
       fits &= !__builtin_add_overflow(low, reach, &low);
@@ -139,31 +144,31 @@ inline Status check_extent(Operand *o) {
   }
   if (__builtin_expect(negative, 0))
     return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has a negative size", o->name, list_text(o->shape, o->ndim).chars);
+  if (__builtin_expect(!counts && !o->empty, 0))
+    return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", o->name,
+                list_text(o->shape, o->ndim).chars);
   const int64_t item = size_of(o->type);
-  int64_t low_bytes = 0, high_bytes = 0;
-  fits &= !__builtin_mul_overflow(low, item, &low_bytes) && !__builtin_mul_overflow(high, item, &high_bytes);
-  if (__builtin_expect(!fits && !o->empty, 0))
-    return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s with strides %s reaches beyond 64-bit addresses", o->name,
-                list_text(o->shape, o->ndim).chars, list_text(o->strides, o->ndim).chars);
+  int64_t low_bytes = 0, high_bytes = 0, span;
+  fits &= !__builtin_mul_overflow(low, item, &low_bytes) && !__builtin_mul_overflow(high, item, &high_bytes) &&
+          !__builtin_sub_overflow(high_bytes, low_bytes, &span) && span <= kMostSpan;
   const uint64_t address = reinterpret_cast<uint64_t>(o->data);
   o->lowest = address + static_cast<uint64_t>(low_bytes);
   o->end = address + static_cast<uint64_t>(high_bytes);
-  return DXDW_OK;
+  fits &= o->lowest <= address && address < o->end;
+  if (__builtin_expect(fits || o->empty, 1)) return DXDW_OK;
+  return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s with strides %s reaches beyond 64-bit addresses", o->name,
+              list_text(o->shape, o->ndim).chars, list_text(o->strides, o->ndim).chars);
 }
 
-// Compact row-major strides for a tensor that brings none. Those of an empty one mean nothing.
-inline Status fill_strides(Operand *o) {
-  int64_t count = 1;
-  bool fits = true, empty = false;
+// Compact row-major strides for a tensor that brings none. They may overflow where there are no elements, or more than
+// check_extent lets pass.
+inline void fill_strides(Operand *o) {
+  uint64_t stride = 1;
   for (int32_t d = o->ndim - 1; d >= 0; --d) {
-    o->compact[d] = count;
-    empty |= o->shape[d] == 0;
-    if (o->shape[d] > 0) fits &= !__builtin_mul_overflow(count, o->shape[d], &count);
+    o->compact[d] = static_cast<int64_t>(stride);
+    if (o->shape[d] > 0) stride *= static_cast<uint64_t>(o->shape[d]);
   }
   o->strides = o->compact;
-  if (fits || empty) return DXDW_OK;
-  return fail(DXDW_INVALID_ARGUMENT, "%s: shape %s has more elements than 64 bits can count", o->name,
-              list_text(o->shape, o->ndim).chars);
 }
 
 inline Status check_operand(const OperandRule &rule, const dxdw_tensor *t, Operand *o) {
@@ -187,7 +192,7 @@ inline Status check_operand(const OperandRule &rule, const dxdw_tensor *t, Opera
   o->shape = t->shape;
   o->strides = t->strides;
   o->empty = false;
-  if (o->strides == nullptr) DXDW_TRY(fill_strides(o));
+  if (o->strides == nullptr) fill_strides(o);
   o->data = address_of(t);
   DXDW_TRY(check_extent(o));
   if (o->empty) return DXDW_OK;
@@ -377,16 +382,6 @@ inline void merge_dims(const Operand *const *operands, RowsView *const *views, i
     rows->shape[0] = 1;
     for (int v = 0; v < count; ++v) views[v]->row_strides[0] = 0;
   }
-}
-
-// The number of elements of the first `ndim` dimensions fits 64 bits. That of an empty operand plays no part.
-inline Status check_count(const Operand &x, int32_t ndim, const char *what) {
-  if (x.empty) return DXDW_OK;
-  int64_t count = 1;
-  for (int32_t d = 0; d < ndim; ++d)
-    if (__builtin_mul_overflow(count, x.size(d), &count))
-      return fail(DXDW_INVALID_ARGUMENT, "%s: has more %s than 64 bits can count", describe(x).chars, what);
-  return DXDW_OK;
 }
 
 inline Status check_same_shape(const Operand &a, const Operand &b) {

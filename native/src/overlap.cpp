@@ -46,7 +46,8 @@ Footprint normalised(const Footprint &view) {
   }
   int32_t kept = 0;
   for (int32_t d = 1; d < out.ndim; ++d) {
-    if (out.strides[d] == out.strides[kept] * out.shape[kept]) {
+    int64_t span;
+    if (!__builtin_mul_overflow(out.strides[kept], out.shape[kept], &span) && out.strides[d] == span) {
       out.shape[kept] *= out.shape[d];
     } else {
       ++kept;

@@ -172,10 +172,12 @@ void choose_operand(Input *in, const char *letters, int index, bool labels, cons
 bool lies_here(const dxdw_tensor &t) {
   if (t.ndim == -1 && t.data == nullptr) return true;
   if (t.data == nullptr || t.shape == nullptr || t.ndim < 0 || t.ndim > DXDW_MAX_NDIM) return false;
+  for (int32_t d = 0; d < t.ndim; ++d)
+    if (t.shape[d] < 0) return false;
+  for (int32_t d = 0; d < t.ndim; ++d)
+    if (t.shape[d] == 0) return true;
   __int128 low = 0, high = 0;
   for (int32_t d = 0; d < t.ndim; ++d) {
-    if (t.shape[d] == 0) return true;
-    if (t.shape[d] < 0) return false;
     __int128 stride = t.strides == nullptr ? 1 : t.strides[d];
     if (t.strides == nullptr)
       for (int32_t e = d + 1; e < t.ndim && stride < kBytes; ++e) stride *= t.shape[e];
@@ -199,6 +201,12 @@ double work(const Operand *operands, int count) {
     most *= elements;
   }
   return most;
+}
+
+bool has_elements(const dxdw_tensor &t) {
+  for (int32_t d = 0; d < t.ndim; ++d)
+    if (t.shape[d] == 0) return false;
+  return t.ndim >= 0 && t.data != nullptr;
 }
 
 void mark(const dxdw_tensor &t, int32_t d, int64_t element) {
@@ -263,8 +271,7 @@ void compare_memory(const Function &f, int32_t status, const Operand *operands, 
   memset(writable, 0, kBytes);
   if (status == DXDW_OK)
     for (int i = 0; i < count; ++i)
-      if ((f.outputs >> i & 1) != 0 && operands[i].tensor.ndim >= 0 && operands[i].tensor.data != nullptr)
-        mark(operands[i].tensor, 0, 0);
+      if ((f.outputs >> i & 1) != 0 && has_elements(operands[i].tensor)) mark(operands[i].tensor, 0, 0);
   if (status != DXDW_INVALID_ARGUMENT && options != nullptr && options->workspace != nullptr)
     memset(writable + (static_cast<char *>(options->workspace) - memory), 1, options->workspace_bytes);
   for (int64_t i = 0; i < kBytes; ++i)
@@ -341,7 +348,9 @@ void one(Input *in) {
   Function f = kFunctions[in->byte() % kFunctionCount];
   if (in->rarely()) f.code = in->byte() % 2 == 0 ? -1 : 100 + in->byte();  // none that there is
   int64_t sizes[4];
-  for (int64_t &size : sizes) size = in->below(9);
+  // Now and then sizes beyond any memory, which strides of 0 allow: such calls are planned, not made.
+  const bool huge = in->byte() % 8 == 7, on_gpu = huge && in->byte() % 2 == 0;
+  for (int64_t &size : sizes) size = huge ? (INT64_C(1) << in->below(63)) - in->below(2) : in->below(9);
   const uint8_t usual = static_cast<uint8_t>(in->byte() % 3);
   Operand operands[kMostOperands];
   dxdw_tensor tensors[kMostOperands + 2] = {};
@@ -350,6 +359,9 @@ void one(Input *in) {
     const bool output = (f.outputs >> count & 1) != 0;
     choose_operand(in, letters, count, (f.labels >> count & 1) != 0, sizes, output && in->byte() % 2 == 0 ? 0 : usual,
                    &operands[count]);
+    if (on_gpu) operands[count].tensor.device_type = DXDW_CUDA;
+    if (huge && !output)
+      for (int64_t &stride : operands[count].strides) stride = in->byte() % 4 == 0 ? stride : in->below(2);
     tensors[count] = operands[count].tensor;
     letters = strchr(letters, ' ');
     if (letters != nullptr) ++letters;

@@ -485,6 +485,40 @@ void huge_sizes() {
   rows.strides[2][0] = int64_t{1} << 40;
   rows.strides[2][1] = 1;
   CHECK(rows.run() == DXDW_INVALID_ARGUMENT && rows.untouched(), "2^80 rows: %s", dxdw_last_error());
+  Call down(DXDW_RELU_FWD);
+  down.shapes[0][0] = down.shapes[1][0] = 2;
+  down.strides[0][0] = -(int64_t{1} << 61);
+  refused("strides to below address 0", &down, "x", {"64-bit addresses"});
+  down.strides[0][0] = (int64_t{1} << 61) - 64;
+  down.strides[0][1] = -(int64_t{1} << 58);
+  refused("a distance beyond 61 bits", &down, "x", {"64-bit addresses"});
+  Call plain(DXDW_Y);
+  plain.shapes[0][0] = plain.shapes[2][0] = plain.shapes[0][1] = plain.shapes[1][0] = int64_t{1} << 32;
+  plain.strides[0][0] = plain.strides[0][1] = 0;
+  refused("2^64 elements by strides of 0", &plain, "x", {"4294967296", "more elements than 64 bits"});
+  // The partial sums of so many slices take 2^64 bytes, which is 0: with no workspace, memory of others was written.
+  for (int64_t cols : {int64_t{65536}, int64_t{65535}, int64_t{1} << 29})
+    for (bool by_default : {true, false}) {
+      Call slices(DXDW_DW);
+      slices.split = 1 << 30;
+      slices.passed = by_default ? nullptr : &slices.options;
+      slices.tensors[2].data = reinterpret_cast<void *>(uintptr_t{1} << 46);  // nobody writes there
+      for (int i : {0, 1}) {
+        slices.shapes[i][0] = 1 << 30;
+        slices.shapes[i][1] = cols;
+        slices.strides[i][0] = slices.strides[i][1] = 0;
+      }
+      slices.shapes[2][0] = slices.shapes[2][1] = cols;
+      slices.strides[2][0] = cols;
+      if (cols == 65535) {
+        // Just countable.
+        uint64_t needed = 0;
+        CHECK_OK(dxdw_workspace(DXDW_DW, slices.tensors, slices.split / 4, 1, slices.passed, &needed));
+        CHECK(needed >= (uint64_t{1} << 28) * 65535 * 65535 * 4, "%llu bytes for 2^28 slices",
+              static_cast<unsigned long long>(needed));
+      }
+      refused("slices whose bytes 64 bits can't count", &slices, "split", {"1073741824", "dw float32"});
+    }
   // 46341 x 46341 elements are more than 2^31: legal, and the plan counts them right.
   Call wide(DXDW_DW);
   static float one[1];
@@ -510,7 +544,7 @@ void huge_sizes() {
 // A tensor without elements is legal, however large its other sizes are: their product is 0.
 void huge_but_empty() {
   const int64_t huge = int64_t{1} << 40;
-  const std::vector<int64_t> whole = {huge, huge, 0}, rows = {huge, huge}, middle = {huge, 0, huge}, none = {0};
+  const std::vector<int64_t> whole = {huge, huge, 0}, middle = {huge, 0, huge}, none = {0};
   const auto check = [](int32_t function, std::initializer_list<std::vector<int64_t>> shapes) {
     for (bool compact : {false, true}) {
       Call call(function);
@@ -538,12 +572,14 @@ void huge_but_empty() {
     check(DXDW_SGD, {shape, shape, shape, shape, {}});
     check(DXDW_ADAMW, {shape, shape, shape, shape, shape, {}});
   }
-  check(DXDW_WEIGHTED_SUM_BWD, {whole, none, rows, whole, none});
   check(DXDW_SUM_ROWS, {whole, none});
-  check(DXDW_SOFTMAX_CROSS_ENTROPY_BWD, {whole, rows, rows, whole});
-  check(DXDW_SQUARED_ERROR_BWD, {whole, whole, rows, whole});
+  // Rows of no features are counted.
+  const std::vector<int64_t> rows = {huge, 1 << 22}, features = {huge, 1 << 22, 0};
+  check(DXDW_WEIGHTED_SUM_BWD, {features, none, rows, features, none});
+  check(DXDW_SOFTMAX_CROSS_ENTROPY_BWD, {features, rows, rows, features});
+  check(DXDW_SQUARED_ERROR_BWD, {features, features, rows, features});
   check(DXDW_Y, {{huge, 0}, {0, 0}, {huge, 0}});
-  check(DXDW_DX, {{0, huge}, {huge, huge}, {0, huge}});
+  check(DXDW_DX, {{0, 1 << 22}, {huge, 1 << 22}, {0, huge}});
   check(DXDW_DW_REDUCE, {{huge, huge, 0}, {huge, 0}});
   Call pair(DXDW_RELU_FWD);
   for (int i : {0, 1}) {
@@ -556,7 +592,7 @@ void huge_but_empty() {
   Call sums(DXDW_WEIGHTED_SUM_FWD);
   for (int i : {0, 2}) sums.shapes[i][0] = sums.shapes[i][1] = huge + 1;
   sums.shapes[0][2] = sums.shapes[1][0] = 0;
-  refused("2^80 sums of no features", &sums, "y", {"share memory"});
+  refused("2^80 sums of no features", &sums, "y", {"more elements than 64 bits"});
 }
 
 // ---- Aliases ----
