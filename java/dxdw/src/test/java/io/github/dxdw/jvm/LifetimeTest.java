@@ -92,17 +92,33 @@ class LifetimeTest {
   @Test
   @DisplayName("use after close is the JDK's exception, for the tensor and all of its views")
   void useAfterClose() {
-    MemoryUse before = Dxdw.memoryUse();
-    Arena arena = Dxdw.arena();
-    Tensor x = allocate(arena, 4, 4);
-    GradientBuffer buffer = GradientBuffer.allocate(arena, device, 4, 4);
-    assertEquals(before.openArenas() + 1, Dxdw.memoryUse().openArenas());
-    assertEquals(before.arenaBytes() + 128, Dxdw.memoryUse().arenaBytes());
-    arena.close();
-    arena.close();
-    assertEquals(before.openArenas(), Dxdw.memoryUse().openArenas());
-    assertEquals(before.arenaBytes(), Dxdw.memoryUse().arenaBytes());
-    assertEquals(before.forgottenArenas(), Dxdw.memoryUse().forgottenArenas());
+    MemoryUse before;
+    MemoryUse open;
+    MemoryUse after;
+    Arena arena;
+    Tensor x;
+    GradientBuffer buffer;
+    int tries = 0;
+    do {
+      before = Dxdw.memoryUse();
+      arena = Dxdw.arena();
+      x = allocate(arena, 4, 4);
+      buffer = GradientBuffer.allocate(arena, device, 4, 4);
+      open = Dxdw.memoryUse();
+      arena.close();
+      arena.close();
+      after = Dxdw.memoryUse();
+      // Once more, if the collector took what other tests forgot meanwhile.
+    } while (after.forgottenArenas() != before.forgottenArenas() && ++tries < 20);
+    assertEquals(before.forgottenArenas(), after.forgottenArenas());
+    assertEquals(before.openArenas() + 1, open.openArenas());
+    assertEquals(before.arenaBytes() + 128, open.arenaBytes());
+    assertEquals(before.openArenas(), after.openArenas());
+    assertEquals(before.arenaBytes(), after.arenaBytes());
+    refuses(arena, x, buffer);
+  }
+
+  private void refuses(Arena arena, Tensor x, GradientBuffer buffer) {
     assertThrows(IllegalStateException.class, () -> allocate(arena, 2));
     assertThrows(IllegalStateException.class, () -> allocate(arena, 0));
     assertThrows(IllegalStateException.class, () -> buffer.accumulateDw(x, x));
@@ -227,7 +243,7 @@ class LifetimeTest {
   @DisplayName("J7: other memory of the process, or the heap's size, is taken for ours")
   void onlyTheSystemRefuses(@TempDir Path folder) throws Exception {
     List<String> lines = new Child(folder).with("-Xmx64m").lines("beside-mapping");
-    assertEquals(List.of("0.0", "true", "held 108857600", "mapped 8589934592", "held 0"), lines);
+    assertEquals(List.of("0.0", "held 108857600", "mapped 8589934592", "held 0"), lines);
   }
 
   @Test

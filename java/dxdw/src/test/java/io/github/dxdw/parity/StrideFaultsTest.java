@@ -312,7 +312,10 @@ class StrideFaultsTest {
     assertEquals(forRows.kernel().split(",")[0], forColumns.kernel().split(",")[0]);
     long best = Long.MAX_VALUE;
     long bestColumns = Long.MAX_VALUE;
-    for (int i = 0; i < 15; i++) {
+    // On a busy machine it takes more turns until both have run undisturbed.
+    for (int i = 0;
+        i < 15 || i < 1000 && (bestColumns >= 2 * best || best >= 2 * bestColumns);
+        i++) {
       best = Math.min(best, time(x, dy, row));
       bestColumns = Math.min(bestColumns, time(x, dy, column));
     }
