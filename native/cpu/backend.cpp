@@ -154,7 +154,7 @@ void convert(const char *source, DType from, int64_t source_stride, char *destin
 }
 
 Status device_info(dxdw_device_info *info) {
-  info->multiprocessors = threads();
+  info->multiprocessors = machine_threads();
   info->capability_major = info->capability_minor = 0;
   struct sysinfo memory;
   info->total_bytes = info->free_bytes = 0;

@@ -230,6 +230,8 @@ void hire(int32_t needed) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+}  // namespace
+
 int32_t machine_threads() {
   cpu_set_t set;
   int32_t count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
@@ -237,8 +239,6 @@ int32_t machine_threads() {
   if (count < 1) count = 1;
   return count > kMostThreads ? kMostThreads : count;
 }
-
-}  // namespace
 
 Status set_threads(int32_t threads) {
   if (threads < 0 || threads > kMostThreads)

@@ -892,7 +892,14 @@ void rest() {
   CHECK(info.multiprocessors >= 1 && info.total_bytes >= info.free_bytes && info.name[0] != 0, "CPU info");
   info.size = 1;
   refuses(dxdw_device_info_get(DXDW_CPU, 0, &info), "info");
-  for (int32_t threads : {1, 1024, 0}) CHECK_OK(dxdw_set_threads(threads));
+  const int32_t processors = info.multiprocessors;
+  info.size = sizeof info;
+  for (int32_t threads : {1, 1024, 0}) {
+    CHECK_OK(dxdw_set_threads(threads));
+    CHECK_OK(dxdw_device_info_get(DXDW_CPU, 0, &info));
+    CHECK(info.multiprocessors == processors, "%d hardware threads, %d once a call may use %d", processors,
+          info.multiprocessors, threads);
+  }
   CHECK(dxdw_threads() >= 1, "%d threads", dxdw_threads());
   // Copies.
   Call pair(DXDW_Y);

@@ -700,8 +700,8 @@ public final class Tensor {
    *
    * @param value its value
    * @param index one index for each dimension
-   * @throws IllegalArgumentException if the number of indices is not the rank, or the memory is
-   *     read-only
+   * @throws IllegalArgumentException if the number of indices is not the rank, the elements are
+   *     integers, or the memory is read-only
    * @throws IndexOutOfBoundsException if an index is outside of its dimension
    * @throws IllegalStateException if the memory is closed
    */
@@ -772,7 +772,7 @@ public final class Tensor {
    * Writes one value, rounded to nearest even, to all elements.
    *
    * @param value the value
-   * @throws IllegalArgumentException if the memory is read-only
+   * @throws IllegalArgumentException if the elements are integers, or the memory is read-only
    * @throws IllegalStateException if the memory is closed
    */
   public void fill(float value) {
@@ -790,6 +790,7 @@ public final class Tensor {
    * Copies the logical values, in row-major order of the indices, whatever the strides are.
    *
    * @return as many values as there are elements
+   * @throws IllegalArgumentException if the elements are integers
    * @throws IllegalStateException if the memory is closed, or there are more elements than an array
    *     holds: then take it slice by slice
    */
@@ -817,11 +818,13 @@ public final class Tensor {
 
   /**
    * Copies all elements of another tensor of the same shape into this one, converting them to this
-   * type: rounded to nearest even, NaN stays NaN. Strides and devices may differ.
+   * type: rounded to nearest even, NaN stays NaN. Strides and devices may differ. Integers go to
+   * integers alone.
    *
    * @param source tensor of this shape that shares no memory with this one
-   * @throws IllegalArgumentException if source is null, shapes differ, memory is shared, or two
-   *     elements of this tensor share memory
+   * @throws IllegalArgumentException if source is null, shapes differ, one of the types is int32
+   *     and the other isn't, memory is shared or read-only, or two elements of this tensor share
+   *     memory
    * @throws IllegalStateException if memory is closed
    * @throws LibraryLoadException if the native library can't be loaded
    */
@@ -837,8 +840,9 @@ public final class Tensor {
    *
    * @param source tensor of this shape that shares no memory with this one
    * @param stream a stream on the device that one of the tensors, or both, lie on
-   * @throws IllegalArgumentException if an argument is null, shapes differ, memory is shared, two
-   *     elements of this tensor share memory, or the stream is on another device
+   * @throws IllegalArgumentException if an argument is null, shapes or types don't fit as said
+   *     there, memory is shared, two elements of this tensor share memory, or the stream is on
+   *     another device
    * @throws IllegalStateException if memory or the stream is closed
    * @throws DxdwException if the copy fails, or can't be recorded into a graph: those from and to
    *     host memory can't
@@ -856,7 +860,8 @@ public final class Tensor {
    * @param dtype element type of the copy
    * @param arena owner of the copy's memory
    * @return the copy, on the same device
-   * @throws IllegalArgumentException if an argument is null
+   * @throws IllegalArgumentException if an argument is null, or one of the types is int32 and the
+   *     other isn't
    * @throws IllegalStateException if the memory is closed
    * @throws LibraryLoadException if the native library can't be loaded
    */
