@@ -54,6 +54,8 @@ constexpr int64_t kDirectUsesApart = 1;
 constexpr int64_t kFewSteps = 256;
 // The same where both have the contraction outermost, as dW's operands do: so many micro-tiles down and across.
 constexpr int64_t kNearRowUses = 40, kNearColUses = 16;
+// Micro-tiles' worth of rows that a task then has at least.
+constexpr int64_t kEvenTiles = 2;
 // Rows that then pass over a block of B at a time: B is read anew for each such part.
 constexpr int64_t kNearRows = 256;
 // C from this size on goes past the caches, when it is written once.
@@ -88,6 +90,7 @@ struct Blocks {
   // Steps: chunks of columns times chunks of the contraction; in a step, rows and columns are cut into compute tasks.
   int64_t step_panels, step_blocks;
   int64_t row_tasks, col_tasks;
+  bool even_rows;      // tasks have equal numbers of rows, not of whole micro-tiles
   int64_t pack_group;  // (panel, block) pairs of B that one pack task takes
 
   int64_t units(int64_t depth) const { return pairs ? (depth + 1) / 2 : depth; }
@@ -99,18 +102,25 @@ struct Blocks {
   // With one block of the contraction a scratch tile is as small as the micro-tile.
   bool by_tile() const { return finish != Finish::direct && depth_blocks == 1; }
   int64_t compute_tasks() const { return row_tasks * col_tasks; }
-  int64_t rows_per_task() const { return ceil_div(row_panels, row_tasks); }
+  // Where the rows of a task begin.
+  int64_t first_row(int64_t task) const {
+    return even_rows ? c.rows * task / row_tasks : std::min(c.rows, row_panels * task / row_tasks * tile_rows);
+  }
+  // Micro-tiles below one another that a task has at most.
+  int64_t panels_per_task() const {
+    return even_rows ? ceil_div(ceil_div(c.rows, row_tasks), tile_rows) : ceil_div(row_panels, row_tasks);
+  }
   // Regions of scratch, guards included.
   uint64_t packed_b_bytes() const {
     return b_direct ? 0 : with_guard(static_cast<uint64_t>(step_panels * step_blocks * panel_bytes()));
   }
   uint64_t packed_a_bytes() const {
-    return a_direct ? 0 : with_guard(static_cast<uint64_t>(rows_per_task() * kernels().mr * units(kBlock) * 4));
+    return a_direct ? 0 : with_guard(static_cast<uint64_t>(panels_per_task() * kernels().mr * units(kBlock) * 4));
   }
   uint64_t tile_bytes() const {
     if (finish == Finish::direct) return 0;
     if (by_tile()) return with_guard(static_cast<uint64_t>(kernels().mr * kernels().nr * 4));
-    const int64_t rows = rows_per_task() * kernels().mr, cols = ceil_div(step_panels, col_tasks) * kernels().nr;
+    const int64_t rows = panels_per_task() * kernels().mr, cols = ceil_div(step_panels, col_tasks) * kernels().nr;
     return with_guard(static_cast<uint64_t>(rows * cols * 4));
   }
   // What each thread needs for itself.
@@ -182,7 +192,10 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   const int64_t rows_at_most = ceil_div(s.c.rows, k.mr);
   const bool few = rows_at_most <= kNearRowUses && s.col_panels <= kNearColUses && s.a.row_stride == 1;
   const int64_t uses_of_b = collide(s.b, s.b.row_stride) ? kDirectUsesColliding : kDirectUses;
-  s.b_direct = b_readable_in_place(s) && (few || rows_at_most <= uses_of_b);
+  s.b_direct = false;
+  // Where one operand of pairs has to be packed, it is the smaller one.
+  const bool a_stays = s.pairs && s.c.rows > s.c.cols && a_readable_in_place(s) && s.col_panels <= uses_in_place(s.a);
+  s.b_direct = b_readable_in_place(s) && (few || (rows_at_most <= uses_of_b && !a_stays));
   s.a_direct = a_readable_in_place(s) && ((few && s.b_direct) || s.col_panels <= uses_in_place(s.a));
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
   const int64_t most_rows = collide(s.a, s.a.row_stride) ? std::min<int64_t>(k.mr, kCollidingRows) : k.mr;
@@ -207,11 +220,17 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
                             : s.a_direct      ? std::max(kPackedRows, std::min(kMostRows, worth_a_task))
                                               : kPackedRows;
   const int64_t row_parts = ceil_div(s.c.rows, part_rows);
+  const int64_t enough = threads == 1 ? 1 : 2 * threads;
   const bool by_rows = unevenness(s.row_panels, threads) <= kPackedAgain * unevenness(s.step_panels, threads);
   s.row_tasks = std::min(s.row_panels, by_rows ? ceil_div(row_parts, threads) * threads : row_parts);
   s.col_tasks = by_rows ? 1 : std::min<int64_t>(s.step_panels, threads);
   if (s.finish != Finish::direct) s.col_tasks = std::max(s.col_tasks, ceil_div(s.step_panels, kScratchCols / k.nr));
-  const int64_t enough = threads == 1 ? 1 : 2 * threads;
+  // What tasks across would each pack anew is shared by rows alone, as long as each has some micro-tiles.
+  s.even_rows = threads > 1 && few && s.b_direct && !s.a_direct;
+  if (s.even_rows) {
+    s.row_tasks = std::max(row_parts, std::min(enough, s.c.rows / (kEvenTiles * k.mr)));
+    s.col_tasks = 1;
+  }
   if (s.row_tasks * s.col_tasks < enough)
     s.col_tasks = std::max(s.col_tasks, std::min(s.step_panels, ceil_div(enough, s.row_tasks)));
   s.pack_group = std::max<int64_t>(1, std::min<int64_t>(8, s.step_panels * s.step_blocks / (4 * threads)));
@@ -298,11 +317,11 @@ void pack_b(const Run &run, const Step &step, int64_t task) {
   }
 }
 
-// The part of C that one compute task owns in one step, as panels.
+// The part of C that one compute task owns in one step.
 struct Part {
-  int64_t row_from, row_to, col_from, col_to;  // col within the step
-  Matrix target;                               // in C
-  Matrix into;                                 // where micro-kernels write: target itself or scratch
+  int64_t first_row, col_from, col_to;  // col within the step, in panels
+  Matrix target;                        // in C
+  Matrix into;                          // where micro-kernels write: target itself or scratch
 };
 
 // From C to scratch, before anything is added there.
@@ -328,9 +347,9 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   const Blocks &s = run.s;
   const Kernels &k = kernels();
   const int64_t at = (step.block + block) * kBlock, depth = depth_of_block(s, step.block + block);
-  const int64_t first_row = part.row_from * s.tile_rows, first_col = (step.col + part.col_from) * k.nr;
+  const int64_t first_row = part.first_row, first_col = (step.col + part.col_from) * k.nr;
   const int64_t rows = part.target.rows, cols = part.target.cols;
-  const int64_t row_panels = part.row_to - part.row_from, col_panels = part.col_to - part.col_from;
+  const int64_t row_panels = ceil_div(rows, s.tile_rows), col_panels = part.col_to - part.col_from;
   void (*const micro)(const Tile &) = micro_of(s);
   if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
   Tile tile;
@@ -412,12 +431,11 @@ void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
   const Blocks &s = run.s;
   const int64_t row_task = task / s.col_tasks, col_task = task % s.col_tasks;
   Part part;
-  part.row_from = s.row_panels * row_task / s.row_tasks;
-  part.row_to = s.row_panels * (row_task + 1) / s.row_tasks;
+  part.first_row = s.first_row(row_task);
   part.col_from = step.panels * col_task / s.col_tasks;
   part.col_to = step.panels * (col_task + 1) / s.col_tasks;
   const int64_t nr = kernels().nr;
-  const int64_t row = part.row_from * s.tile_rows, rows = std::min(s.c.rows, part.row_to * s.tile_rows) - row;
+  const int64_t row = part.first_row, rows = s.first_row(row_task + 1) - row;
   const int64_t col = (step.col + part.col_from) * nr;
   const int64_t cols = std::min(s.c.cols, (step.col + part.col_to) * nr) - col;
   if (rows <= 0 || cols <= 0) return;

@@ -77,6 +77,38 @@ void ragged_slices(const Memory &memory) {
     }
 }
 
+// Ways through a product that random sizes seldom take. Guards against steps left out or taken twice where a tile's
+// results leave within its last two steps, rows lost between tasks that begin within a micro-tile, and a wrong operand
+// packed.
+void chosen_products(const Memory &memory) {
+  ProductCase c;
+  const auto run_as = [&](Type in, Type out, int64_t t, int64_t k, int64_t n) {
+    c.in = in, c.out = out, c.t = t, c.k = k, c.n = n;
+    run(c, memory);
+  };
+  // Contractions of few steps and of odd pairs, columns of whole vectors.
+  for (const int32_t accumulate : {DXDW_ASSIGN, DXDW_ADD})
+    for (int64_t k = 1; k <= 9; ++k) {
+      c.accumulate = accumulate;
+      run_as(Type::f32, Type::f32, 31, k, 64);
+      run_as(Type::bf16, Type::bf16, 31, k, 64);
+      run_as(Type::bf16, Type::f32, 31, k, 64);
+    }
+  // Results that go past the caches.
+  c.accumulate = DXDW_ASSIGN;
+  run_as(Type::f32, Type::f32, 33001, 3, 64);
+  run_as(Type::bf16, Type::bf16, 66001, 4, 64);
+  // Pairs of which W is the smaller operand, and the larger.
+  for (const int64_t t : {99, 440, 450}) run_as(Type::bf16, Type::bf16, t, 70, 98);
+  run_as(Type::bf16, Type::bf16, 90, 70, 200);
+  // Rows of dW that threads share evenly.
+  c.function = DXDW_DW;
+  for (const int32_t threads : {2, 3, 16}) {
+    CHECK_OK(dxdw_set_threads(threads));
+    for (const int64_t rows : {20, 57, 113, 256}) run_as(Type::bf16, Type::f32, 1030, rows, 150);
+  }
+}
+
 void reduction(Random *random, const Memory &memory) {
   ReduceCase c;
   c.split = random->between(0, 9);
@@ -152,6 +184,8 @@ int main(int count, char **arguments) {
          dxdw_simd_level());
   case_name = "ragged slices";
   ragged_slices(memory);
+  case_name = "chosen products";
+  chosen_products(memory);
   for (int64_t number = first; number < first + cases; ++number) {
     Random random(seed + static_cast<uint64_t>(number) * 0x9E3779B97F4A7C15u);
     case_name = "case " + std::to_string(number) + " of seed " + std::to_string(seed);
