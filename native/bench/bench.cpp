@@ -69,18 +69,22 @@ std::vector<Times> times_of(const std::vector<Contender> &contenders, std::vecto
   return times;
 }
 
+// So long OpenBLAS's threads go on spinning after a call, 2^28 cycles of the clock, and a little more: meanwhile they
+// share a core with whoever comes next.
+constexpr useconds_t kSpinning = 130000;
+
 // All contenders in turn, again and again; each sample follows an untimed call that brings back the caches. With
 // several threads some time goes by before it, so that another contender's idle threads have stopped spinning; then calls
 // go untimed until the system has spread the contender's own threads over the cores, which takes some milliseconds after
 // they slept; and a sample is longer.
 std::vector<Times> take_turns(const std::vector<Contender> &contenders, int threads) {
-  const int settle = threads == 1 ? 0 : settings.quick ? 5000 : 30000;
+  const useconds_t settle = threads == 1 ? 0 : settings.quick ? 5000 : kSpinning;
   const double warm_up = threads == 1 ? 0 : 15e-3;
   const double sample_seconds = threads == 1 ? settings.sample_seconds : 5 * settings.sample_seconds;
   std::vector<int64_t> calls;
   for (const Contender &c : contenders) {
     c.run();
-    usleep(static_cast<useconds_t>(settle));
+    usleep(settle);
     const double start = seconds_now(threads);
     c.run();
     const double once = seconds_now(threads) - start;
@@ -90,7 +94,7 @@ std::vector<Times> take_turns(const std::vector<Contender> &contenders, int thre
   for (int repeat = 0; repeat < settings.repeats; ++repeat)
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
       const size_t i = (turn + static_cast<size_t>(repeat)) % contenders.size();
-      usleep(static_cast<useconds_t>(settle));
+      usleep(settle);
       const double woken = seconds_now(threads);
       do contenders[i].run();
       while (seconds_now(threads) - woken < warm_up);
@@ -103,13 +107,12 @@ std::vector<Times> take_turns(const std::vector<Contender> &contenders, int thre
 
 // Single calls in turn, each after a rest in which all threads fall asleep.
 std::vector<Times> take_turns_rested(const std::vector<Contender> &contenders) {
-  constexpr useconds_t kRest = 30000;
   const int repeats = 5 * settings.repeats;
   std::vector<std::vector<double>> samples(contenders.size());
   for (const Contender &c : contenders) c.run();
   for (int repeat = 0; repeat < repeats; ++repeat)
     for (size_t i = 0; i < contenders.size(); ++i) {
-      usleep(kRest);
+      usleep(kSpinning);
       const double start = seconds_now(2);
       contenders[i].run();
       samples[i].push_back(seconds_now(2) - start);
