@@ -1,6 +1,10 @@
 package io.github.dxdw.cli;
 
 import io.github.dxdw.Dxdw;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.FilterOutputStream;
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
@@ -46,15 +50,37 @@ public final class Main implements Callable<Integer> {
 
   /** Runs the command line and ends the process with its exit status. */
   public static void main(String[] arguments) {
-    PrintWriter out = new PrintWriter(System.out, true);
+    Output output = new Output();
+    PrintWriter out = new PrintWriter(output, true, System.out.charset());
     PrintWriter err = new PrintWriter(System.err, true);
     int status = run(out, err, arguments);
-    // A full disk or a reader that is gone, which a PrintWriter tells only when it is asked.
-    if (out.checkError() || System.out.checkError()) {
-      report(err, "the output can't be written");
+    if (out.checkError()) {
       status = Math.max(status, CommandLine.ExitCode.SOFTWARE);
+      // A reader that has seen enough needs no message.
+      if (!output.failure.contains("Broken pipe")) {
+        report(err, "the output can't be written: " + output.failure);
+      }
     }
     System.exit(status);
+  }
+
+  /** Standard output that remembers why it failed, which a PrintWriter doesn't tell. */
+  private static final class Output extends FilterOutputStream {
+    private String failure = "";
+
+    private Output() {
+      super(new FileOutputStream(FileDescriptor.out));
+    }
+
+    @Override
+    public void write(byte[] bytes, int from, int count) throws IOException {
+      try {
+        out.write(bytes, from, count);
+      } catch (IOException e) {
+        failure = String.valueOf(e.getMessage());
+        throw e;
+      }
+    }
   }
 
   /** Runs the command line with the given streams and returns its exit status. */

@@ -114,7 +114,14 @@ class MainTest {
   @DisplayName("Guards against output that is lost without a word, as on a disk that is full")
   void unwritableOutput() throws Exception {
     Process run = start("-Xmx64m", "info").redirectOutput(new File("/dev/full")).start();
-    assertFailsWith("dxdw: the output can't be written", run);
+    assertFailsWith("dxdw: the output can't be written: No space left on device", run);
+    // A reader that is gone: an exit status, but no words.
+    Process gone = start("-Xmx64m", "info").start();
+    gone.getInputStream().close();
+    String err = new String(gone.getErrorStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertTrue(gone.waitFor(1, TimeUnit.MINUTES));
+    assertEquals("", err);
+    assertEquals(1, gone.exitValue());
   }
 
   @Test
@@ -142,19 +149,22 @@ class MainTest {
 
   /** A JVM of its own for the command line. */
   private static ProcessBuilder start(String heap, String... arguments) {
-    return new ProcessBuilder(
-        Stream.concat(
-                Stream.of(
-                    Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                    heap,
-                    "-XX:+UseSerialGC",
-                    "--enable-native-access=ALL-UNNAMED",
-                    "-Ddxdw.library=" + System.getProperty("dxdw.library"),
-                    "-cp",
-                    System.getProperty("java.class.path"),
-                    "io.github.dxdw.cli.Main"),
-                Stream.of(arguments))
-            .toList());
+    ProcessBuilder builder =
+        new ProcessBuilder(
+            Stream.concat(
+                    Stream.of(
+                        Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                        heap,
+                        "-XX:+UseSerialGC",
+                        "--enable-native-access=ALL-UNNAMED",
+                        "-Ddxdw.library=" + System.getProperty("dxdw.library"),
+                        "-cp",
+                        System.getProperty("java.class.path"),
+                        "io.github.dxdw.cli.Main"),
+                    Stream.of(arguments))
+                .toList());
+    builder.environment().put("LC_ALL", "C.UTF-8"); // for messages of the system
+    return builder;
   }
 
   private static void assertFailsWith(String line, Process run) throws Exception {
