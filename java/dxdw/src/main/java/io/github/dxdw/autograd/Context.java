@@ -385,6 +385,11 @@ public final class Context {
     return tape.adding();
   }
 
+  /** The options under which a call writes temporary memory. */
+  Options assigningOptions() {
+    return tape.assigning();
+  }
+
   /**
    * A vector [N] as rows: the sizes of the result are the first {@code dims} of another tensor,
    * then N. Made once as long as these stay the same.
@@ -428,6 +433,48 @@ public final class Context {
     Tensor copy = take(temporaries, dtype, Access.get().view(tensor));
     tape.copy(tensor, copy);
     return copy;
+  }
+
+  /**
+   * A tensor [..., N] as a matrix of rows [N]: itself, a view or, where no stride leads from row to
+   * row, a copy for this pass.
+   */
+  Tensor rows(Tensor tensor) {
+    if (tensor.rank() == 2) {
+      return tensor;
+    }
+    Tensor even =
+        hasRows(tensor) ? tensor : take(temporaries, tensor.dtype(), Access.get().view(tensor));
+    if (even != tensor) {
+      tape.copy(tensor, even);
+    }
+    return even.reshape(rowCount(tensor), tensor.size(tensor.rank() - 1));
+  }
+
+  /** Does one stride lead from each row of a tensor [..., N] to the next? */
+  static boolean hasRows(Tensor tensor) {
+    long stride = 0;
+    long count = 1;
+    for (int d = tensor.rank() - 2; d >= 0; --d) {
+      long size = tensor.size(d);
+      if (size != 1) {
+        if (count == 1) {
+          stride = tensor.stride(d);
+        } else if (tensor.stride(d) != stride * count) {
+          return false;
+        }
+        count *= size;
+      }
+    }
+    return true;
+  }
+
+  private static long rowCount(Tensor tensor) {
+    long count = 1;
+    for (int d = 0; d < tensor.rank() - 1; ++d) {
+      count *= tensor.size(d);
+    }
+    return count;
   }
 
   /** Lets a tensor be a contribution to the gradient of an input. */

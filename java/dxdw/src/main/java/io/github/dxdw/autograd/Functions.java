@@ -2,6 +2,7 @@ package io.github.dxdw.autograd;
 
 import io.github.dxdw.DType;
 import io.github.dxdw.Dxdw;
+import io.github.dxdw.Options;
 import io.github.dxdw.Reduction;
 import io.github.dxdw.Tensor;
 import io.github.dxdw.internal.Arguments;
@@ -16,8 +17,8 @@ import java.util.Arrays;
  * <caption>Functions; an input in brackets may be left out</caption>
  * <tr><th>function</th><th>inputs</th><th>output</th><th>backward, g = gradient of the output</th>
  * </tr>
- * <tr><td>{@link #LINEAR}</td><td>x [T, K], w [K, N], [b [N]]</td><td>y = x &middot; w + b [T, N]
- * </td><td>gx = g &middot; w<sup>T</sup>; gw += x<sup>T</sup> &middot; g, gb += sum over t of g[t]
+ * <tr><td>{@link #LINEAR}</td><td>x [..., K], w [K, N], [b [N]]</td><td>y = x &middot; w + b [...,
+ * N]</td><td>gx = g &middot; w<sup>T</sup>; gw += x<sup>T</sup> &middot; g, gb += sum over t of g[t]
  * in one pass</td></tr>
  * <tr><td>{@link #WEIGHTED_SUM}</td><td>x [..., D], w [D]</td><td>y[i] = sum over d of x[i, d]
  * &middot; w[d]</td><td>gx[i, d] = g[i] &middot; w[d]; gw[d] += sum over i of x[i, d] &middot; g[i]
@@ -45,8 +46,9 @@ import java.util.Arrays;
  */
 public final class Functions {
   /**
-   * y = x &middot; w, or x &middot; w + b with a third input. b may be float32 where x and w are
-   * not; it is rounded to y's type before it is added.
+   * y = x &middot; w, or x &middot; w + b with a third input, for x of any rank from 1 on: its
+   * leading dimensions are tokens. b may be float32 where x and w are not; it is rounded to y's
+   * type before it is added.
    */
   public static final Function LINEAR = linear(0, Reduction.DETERMINISTIC, null);
 
@@ -123,18 +125,31 @@ public final class Functions {
     @Override
     public Tensor forward(Context context) {
       takes(context, "x, w, [b]", 2, 3);
-      Tensor x = ranked(context.input(0), 2, "x");
+      Tensor x = context.input(0);
       Tensor w = ranked(context.input(1), 2, "w");
-      Tensor y = context.output(output == null ? x.dtype() : output, x.size(0), w.size(1));
+      Tensor y = output(context, x, w.size(1));
+      Options options = context.options();
       if (context.inputCount() == 3) {
         Tensor b = ranked(context.input(2), 1, "b");
-        context.copy(context.expanded(b, y, 1), y);
-        Dxdw.y(x, w, y, context.addingOptions());
-      } else {
-        Dxdw.y(x, w, y, context.options());
+        context.copy(context.expanded(b, y, y.rank() - 1), y);
+        options = context.addingOptions();
       }
+      Dxdw.y(context.rows(x), w, context.rows(y), options);
       context.save(context.wants(1) ? x : null, context.wants(0) ? w : null);
       return y;
+    }
+
+    private Tensor output(Context context, Tensor x, long columns) {
+      DType type = output == null ? x.dtype() : output;
+      if (x.rank() == 2) {
+        return context.output(type, x.size(0), columns);
+      }
+      if (x.rank() == 0) {
+        throw new IllegalArgumentException("x: a scalar has no rows");
+      }
+      long[] shape = x.shape();
+      shape[shape.length - 1] = columns;
+      return context.output(type, shape);
     }
 
     @Override
@@ -142,25 +157,37 @@ public final class Functions {
       Tensor x = context.saved(0);
       Tensor w = context.saved(1);
       DType operands = x != null ? x.dtype() : w != null ? w.dtype() : gradient.dtype();
-      Tensor dy = context.as(operands, gradient);
+      Tensor dy = context.rows(context.as(operands, gradient));
       if (w != null) {
-        Dxdw.dx(dy, w, context.gradient(0), context.options(0));
+        inputGradient(context, dy, w);
       }
       boolean bias = context.inputCount() == 3 && context.wants(2);
       if (x != null) {
-        int slices = (int) Math.min(split, Math.max(x.size(0), 1));
+        Tensor rows = context.rows(x);
+        int slices = (int) Math.min(split, Math.max(rows.size(0), 1));
         Tensor dw = context.gradient(1);
         if (bias
             && context.adds(1) == context.adds(2)
             && context.gradient(2).dtype() == DType.FLOAT32) {
-          Dxdw.dw(x, dy, dw, context.gradient(2), slices, reduction, context.options(1));
+          Dxdw.dw(rows, dy, dw, context.gradient(2), slices, reduction, context.options(1));
           return;
         }
-        Dxdw.dw(x, dy, dw, slices, reduction, context.options(1));
+        Dxdw.dw(rows, dy, dw, slices, reduction, context.options(1));
       }
       if (bias) {
         context.sumRows(dy, 2);
       }
+    }
+
+    private static void inputGradient(Context context, Tensor dy, Tensor w) {
+      Tensor dx = context.gradient(0);
+      if (Context.hasRows(dx)) {
+        Dxdw.dx(dy, w, context.rows(dx), context.options(0));
+        return;
+      }
+      Tensor apart = context.temporary(dx.dtype(), dy.size(0), w.size(0));
+      Dxdw.dx(dy, w, apart, context.assigningOptions());
+      context.contribute(apart.reshape(dx.shape()), 0);
     }
 
     @Override

@@ -75,6 +75,48 @@ class FunctionsTest {
     assertPasses(Functions.LINEAR, linear(4, 3), random("none", type, 0, 4), w, b);
   }
 
+  @ParameterizedTest
+  @EnumSource(names = {"FLOAT32", "FLOAT16", "BFLOAT16"})
+  @DisplayName("guards against leading dimensions that a linear layer refuses, or mixes up")
+  void linearOfAnyRank(DType type) {
+    Parameter w = random("w", type, 4, 3);
+    Parameter b = random("b", type, 3);
+    GradCheck.Reference reference = linear(4, 3);
+    for (long[] shape : new long[][] {{4}, {1, 4}, {2, 5, 4}, {2, 1, 3, 4}, {2, 0, 4}}) {
+      Parameter x = random("x", type, shape);
+      assertPasses(Functions.LINEAR, reference, x, w);
+      assertPasses(Functions.LINEAR, reference, x, w, b);
+      assertPasses(Functions.LINEAR, reference, x, Variable.constant(w.tensor()), b);
+      assertPasses(Functions.linear(2, Reduction.ATOMIC, null), reference, x, w, b);
+    }
+  }
+
+  @Test
+  @DisplayName("guards against rows that no one stride leads through, forwards and backwards")
+  void linearOfTransposedBatches() {
+    Parameter x = random("x", DType.FLOAT32, 2, 4, 5);
+    Parameter w = random("w", DType.FLOAT32, 4, 3);
+    Parameter copy = Parameter.of(arena, "copy", x.tensor().transpose().copy(arena));
+    Tensor g = random("g", DType.FLOAT32, 5, 2, 3).tensor().permute(1, 0, 2);
+    for (int round = 0; round < 2; ++round) {
+      try (Tape tape = new Tape(On.DEVICE)) {
+        Tape.Needs needs =
+            tape.plan(() -> tape.backward(tape.apply(Functions.LINEAR, x.transpose(), w), g));
+        assertEquals(3 + round, needs.calls());
+        // The second round adds to what the first one left.
+        Variable y = tape.apply(Functions.LINEAR, x.transpose(), w);
+        assertArrayEquals(new long[] {2, 5, 3}, y.tensor().shape());
+        float[] values = y.tensor().toFloatArray();
+        tape.backward(y, g);
+        tape.reset();
+        Variable same = tape.apply(Functions.LINEAR, copy, Variable.constant(w.tensor()));
+        assertArrayEquals(same.tensor().toFloatArray(), values);
+        tape.backward(same, g.copy(arena));
+      }
+      assertArrayEquals(copy.gradient().toFloatArray(), x.gradient().transpose().toFloatArray());
+    }
+  }
+
   @Test
   @DisplayName("guards against a gradient of float32 outputs that meets operands of 16 bits")
   void linearWithAFloat32Output() {
@@ -188,7 +230,9 @@ class FunctionsTest {
     Parameter x = random("x", DType.FLOAT32, 2, 3);
     Parameter vector = random("v", DType.FLOAT32, 3);
     try (Tape tape = new Tape(On.DEVICE)) {
-      assertMessage("x: [3] has not rank 2", () -> tape.apply(Functions.LINEAR, vector, x));
+      assertMessage(
+          "x: a scalar has no rows",
+          () -> tape.apply(Functions.LINEAR, random("s", DType.FLOAT32), x));
       assertMessage("w: [3] has not rank 2", () -> tape.apply(Functions.LINEAR, x, vector));
       assertMessage(
           "b: [2, 3] has not rank 1", () -> tape.apply(Functions.LINEAR, x, x.transpose(), x));
