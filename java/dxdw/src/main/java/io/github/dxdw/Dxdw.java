@@ -1647,8 +1647,9 @@ public final class Dxdw {
    * <p>Host memory comes from the system: neither the size of the Java heap nor {@code
    * -XX:MaxDirectMemorySize} limits it. When much is allocated, or memory is refused, forgotten
    * arenas are collected first, by {@link System#gc()}; that costs a collection each time that the
-   * bytes held have doubled, from 256 MB on. An arena takes a little time to close, in which other
-   * threads may have to stop for a moment: make one for a step or a model rather than for a call.
+   * bytes held have doubled, from 256 MB on. Memory of 4 MiB and more asks for huge pages. An arena
+   * takes a little time to close, in which other threads may have to stop for a moment: make one
+   * for a step or a model rather than for a call.
    *
    * @return an open arena for all threads; it throws {@link NativeMemoryException} where the system
    *     refuses memory

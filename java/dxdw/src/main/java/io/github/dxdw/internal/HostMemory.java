@@ -23,6 +23,20 @@ public final class HostMemory {
 
   private HostMemory() {}
 
+  private static final MethodHandle MADVISE =
+      handle(
+          "madvise",
+          FunctionDescriptor.of(
+              ValueLayout.JAVA_INT,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_INT));
+  private static final int MADV_HUGEPAGE = 14;
+  private static final long HUGE_PAGE = 2L << 20;
+
+  /** Memory of this size holds at least one huge page wherever it begins. */
+  private static final long WORTH_HUGE_PAGES = 2 * HUGE_PAGE;
+
   private static MethodHandle handle(String name, FunctionDescriptor type) {
     MemorySegment function = LINKER.defaultLookup().find(name).orElseThrow();
     return LINKER.downcallHandle(function, type);
@@ -31,10 +45,20 @@ public final class HostMemory {
   /** The address of that many zero bytes; 0 when the system refuses them. */
   static long allocate(long bytes) {
     try {
-      return (long) CALLOC.invokeExact(1L, bytes);
+      long address = (long) CALLOC.invokeExact(1L, bytes);
+      if (address != 0 && bytes >= WORTH_HUGE_PAGES) {
+        askForHugePages(address, bytes);
+      }
+      return address;
     } catch (Throwable thrown) {
       throw Native.rethrow(thrown);
     }
+  }
+
+  /** What lies within the memory as whole huge pages. The system is free to have none. */
+  private static void askForHugePages(long address, long bytes) throws Throwable {
+    long from = (address + HUGE_PAGE - 1) & -HUGE_PAGE, to = (address + bytes) & -HUGE_PAGE;
+    int ignored = (int) MADVISE.invokeExact(from, to - from, MADV_HUGEPAGE);
   }
 
   /** Gives back what {@link #allocate} gave. */

@@ -38,6 +38,38 @@ class LifetimeTest {
     return Tensor.allocate(arena, device, DType.FLOAT32, shape);
   }
 
+  // ---- Taking ----
+
+  @Test
+  @DisplayName(
+      "large host memory lies on pages of 4 KiB, each a fault and a translation of its own")
+  void largeMemoryAsksForHugePages() throws Exception {
+    assumeTrue(
+        Files.exists(Path.of("/sys/kernel/mm/transparent_hugepage")),
+        "the kernel knows no huge pages");
+    try (Arena arena = Dxdw.arena()) {
+      MemorySegment memory = arena.allocate(64L << 20, 64);
+      String flags = mappingFlags(memory.address() + memory.byteSize() / 2);
+      assertTrue(List.of(flags.split(" ")).contains("hg"), flags);
+    }
+  }
+
+  /** What /proc/self/smaps tells of the mapping that an address lies in. */
+  private static String mappingFlags(long address) throws Exception {
+    boolean inside = false;
+    for (String line : Files.readAllLines(Path.of("/proc/self/smaps"))) {
+      if (line.matches("[0-9a-f]+-[0-9a-f]+ .*")) {
+        String[] range = line.substring(0, line.indexOf(' ')).split("-");
+        inside =
+            Long.compareUnsigned(address, Long.parseUnsignedLong(range[0], 16)) >= 0
+                && Long.compareUnsigned(address, Long.parseUnsignedLong(range[1], 16)) < 0;
+      } else if (inside && line.startsWith("VmFlags:")) {
+        return line;
+      }
+    }
+    return "";
+  }
+
   // ---- Closing ----
 
   @Test
