@@ -39,7 +39,8 @@ public final class Probe {
         !Dxdw.isAvailable()
             && !Device.cpu().isAvailable()
             && Device.all().size() == 1
-            && !Dxdw.describe().isEmpty()
+            && Dxdw.describe().lines().count() == 1
+            && Dxdw.describe().contains("without its native library")
             && Device.cuda(0)
                 .unavailabilityCause()
                 .equals(Dxdw.unavailabilityCause().orElseThrow().getMessage());

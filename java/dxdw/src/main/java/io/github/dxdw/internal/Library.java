@@ -101,7 +101,10 @@ public final class Library {
   public static String describe() {
     return FAILURE == null
         ? Native.description()
-        : "dxdw " + version() + " without its native library: " + FAILURE.getMessage();
+        : "dxdw "
+            + version()
+            + " without its native library: "
+            + FAILURE.getMessage().replaceAll("\\s*\\R\\s*", " ");
   }
 
   /** The version that the build wrote down. */

@@ -76,7 +76,15 @@ final class Loader {
       if (folder.isEmpty()) {
         continue;
       }
-      Path file = Path.of(folder, NAME).toAbsolutePath();
+      Path file;
+      try {
+        file = Path.of(folder, NAME).toAbsolutePath();
+      } catch (InvalidPathException e) {
+        // Such as a name that the locale can't express.
+        seen = true;
+        failed("java.library.path: " + folder, e.getMessage(), e);
+        continue;
+      }
       if (Files.isRegularFile(file)) {
         seen = true;
         Optional<Path> opened = open("java.library.path: " + file, file);
@@ -145,6 +153,9 @@ final class Loader {
           "this JVM runs on musl libc, the library needs glibc 2.28 or later: build libdxdw on this"
               + " system",
           null);
+    }
+    if (caches().isEmpty()) {
+      return failed(what, "no property names a directory to unpack it to", null);
     }
     for (Cache cache : caches()) {
       String where = what + " in " + cache.folder();

@@ -636,6 +636,36 @@ class LoaderTest {
   // ---- Nothing, and other systems ----
 
   @Test
+  @DisplayName("guards against names that the locale can't express, which end the search")
+  void namesBeyondTheLocale() throws Exception {
+    assumeTrue(
+        StandardCharsets.US_ASCII.newEncoder().canEncode("" + ChildJvm.CLASSES + folder),
+        "in this locale Java doesn't find these classes themselves");
+    Path file =
+        works(
+            jvm()
+                .behind("env", "LC_ALL=C")
+                .with(
+                    "-Djava.library.path=/tmp/\u00fc:/nothing",
+                    "-Duser.home=/tmp/\u00fc",
+                    "-Ddxdw.cache=/tmp/\u00fc")
+                .onClassPath(ChildJvm.NATIVES)
+                .probe("product"));
+    assertEquals(temporaryCache, file.getParent());
+  }
+
+  @Test
+  @DisplayName("guards against a natives JAR that is passed over without a word")
+  void nowhereToUnpack() throws Exception {
+    fails(
+        jvm()
+            .with("-Duser.home=", "-Djava.io.tmpdir=")
+            .onClassPath(ChildJvm.NATIVES)
+            .probe("cause"),
+        "natives JAR linux-x86_64: no property names a directory to unpack it to");
+  }
+
+  @Test
   @DisplayName("guards against a failure that names one attempt of several, or no way out")
   void nothingAnywhere() throws Exception {
     fails(
