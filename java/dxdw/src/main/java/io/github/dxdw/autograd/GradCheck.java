@@ -263,7 +263,7 @@ public final class GradCheck {
     for (int i = 0; i < given.length; ++i) {
       inputs[i] = values(given[i].tensor());
     }
-    value = reference.forward(copy(inputs));
+    value = Arguments.present(reference.forward(copy(inputs)), "reference: its result");
     for (int i = 0; i < given.length; ++i) {
       derivatives[i] = new double[value.length][inputs[i].length];
       for (int j = 0; j < inputs[i].length && isFloating(given[i].tensor()); ++j) {
@@ -292,7 +292,12 @@ public final class GradCheck {
   private double[] shifted(int input, int element, double step) {
     double[][] moved = copy(inputs);
     moved[input][element] += step;
-    return reference.forward(moved);
+    double[] result = Arguments.present(reference.forward(moved), "reference: its result");
+    if (result.length != value.length) {
+      throw new IllegalArgumentException(
+          "reference: gave " + value.length + " values, for other inputs " + result.length);
+    }
+    return result;
   }
 
   private static double[][] copy(double[][] values) {

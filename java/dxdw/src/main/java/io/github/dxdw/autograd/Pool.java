@@ -38,6 +38,11 @@ final class Pool {
   private final Arena rehearsed;
 
   private final List<Block> blocks = new ArrayList<>();
+
+  /** Blocks that are not taken, by rising size and, where that is equal, by falling number. */
+  private final List<Block> free = new ArrayList<>();
+
+  private long blocksMade;
   private long bytes;
   private long used;
   private long peak;
@@ -69,8 +74,8 @@ final class Pool {
     private final View memory;
     private final long size;
     private final Tensor[] views = new Tensor[CACHED_VIEWS];
+    private final long number = blocksMade++;
     private int nextView;
-    private boolean taken;
     private long lastTaken;
 
     private Block(long size) {
@@ -130,7 +135,7 @@ final class Pool {
     }
 
     void release() {
-      taken = false;
+      free.add(place(size, number), this);
       used -= size;
     }
   }
@@ -139,25 +144,35 @@ final class Pool {
   Block take(long least) {
     long size = Math.max(least + ALIGNMENT - 1 & -ALIGNMENT, ALIGNMENT);
     long most = Math.max(4 * size, SMALL);
-    Block best = null;
-    for (int i = 0; i < blocks.size(); ++i) {
-      Block block = blocks.get(i);
-      if (!block.taken
-          && block.size >= size
-          && block.size <= most
-          && (best == null || block.size < best.size)) {
-        best = block;
-      }
-    }
-    if (best == null) {
+    // The first of the smallest blocks that are large enough.
+    int at = place(size, Long.MAX_VALUE);
+    Block best;
+    if (at < free.size() && free.get(at).size <= most) {
+      best = free.remove(place(free.get(at).size + 1, Long.MAX_VALUE) - 1);
+    } else {
       trim(size);
       best = add(size);
     }
-    best.taken = true;
     best.lastTaken = ++clock;
     used += best.size;
     peak = Math.max(peak, used);
     return best;
+  }
+
+  /** Where among the free blocks one of that size and number belongs. */
+  private int place(long size, long number) {
+    int low = 0;
+    int high = free.size();
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      Block block = free.get(middle);
+      if (block.size < size || block.size == size && block.number > number) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
 
   private Block add(long size) {
@@ -171,14 +186,15 @@ final class Pool {
   private void trim(long more) {
     while (bytes + more > 2 * Math.max(peak, used + more)) {
       Block oldest = null;
-      for (Block block : blocks) {
-        if (!block.taken && (oldest == null || block.lastTaken < oldest.lastTaken)) {
+      for (Block block : free) {
+        if (oldest == null || block.lastTaken < oldest.lastTaken) {
           oldest = block;
         }
       }
       if (oldest == null) {
         return;
       }
+      free.remove(oldest);
       blocks.remove(oldest);
       bytes -= oldest.size;
       if (oldest.arena != null) {
@@ -199,6 +215,7 @@ final class Pool {
       }
     }
     blocks.clear();
+    free.clear();
     bytes = 0;
     used = 0;
   }

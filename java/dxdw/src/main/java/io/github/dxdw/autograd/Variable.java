@@ -133,7 +133,7 @@ public class Variable {
       throw new IllegalStateException(
           describe()
               + (producer == null
-                  ? " is a constant, which has no gradient"
+                  ? " has no gradient"
                   : " has no gradient: keep() it before backward reaches it"));
     }
     return gradient;

@@ -178,6 +178,29 @@ class GradCheckTest {
   }
 
   @Test
+  @DisplayName("guards against a reference that gives nothing, or changes the shape of its result")
+  void refusesOddReferences() {
+    Parameter x = On.random(arena, "x", DType.FLOAT32, 3);
+    assertRefused("reference: its result: is null", in -> null, x);
+    assertRefused("reference: gave 1 values, relu has [3]", in -> new double[1], x);
+    int[] runs = {0};
+    assertRefused(
+        "reference: gave 3 values, for other inputs 2",
+        in -> new double[runs[0]++ == 0 ? 3 : 2],
+        x);
+  }
+
+  private static void assertRefused(
+      String expected, GradCheck.Reference reference, Parameter parameter) {
+    String message =
+        assertThrows(
+                IllegalArgumentException.class,
+                () -> GradCheck.run(Functions.RELU, reference, parameter))
+            .getMessage();
+    assertTrue(message.startsWith(expected), message);
+  }
+
+  @Test
   @DisplayName("guards against a wrong forward under a right backward")
   void findsAWrongOutput() {
     GradCheck.Report report =

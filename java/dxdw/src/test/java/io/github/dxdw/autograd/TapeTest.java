@@ -25,6 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 /** Recording and differentiating, on the device that -Ddxdw.device names. */
 class TapeTest {
@@ -612,6 +613,29 @@ class TapeTest {
     long late = Dxdw.memoryUse().arenaBytes();
     assertTrue(late < early + 5_000, early + " bytes, later " + late);
     assertEquals(2999f / 3000, x.gradient().get(7), 1e-3);
+  }
+
+  @Test
+  @Timeout(300)
+  @DisplayName("guards against a deep stack, or no end, where a step has very many calls")
+  void manyCalls() {
+    int calls = On.cpu() ? 50_000 : 1_000;
+    Parameter w = parameter("w", new float[][] {{1, 2}, {3, 4}});
+    Tensor ones = tensor(new float[][] {{1, 1}, {1, 1}});
+    for (int step = 0; step < 2; ++step) {
+      tape.reset();
+      Variable first = tape.apply(Functions.RELU, w);
+      Variable y = first;
+      for (int i = 0; i < calls; ++i) {
+        y = tape.apply(i % 1000 == 0 ? Functions.ADD : Functions.RELU, inputs(i, y, first));
+      }
+      tape.backward(y, ones);
+    }
+    assertEquals(2f * (1 + calls / 1000), w.gradient().get(0, 0));
+  }
+
+  private static Variable[] inputs(int i, Variable y, Variable first) {
+    return i % 1000 == 0 ? new Variable[] {y, first} : new Variable[] {y};
   }
 
   @Test
