@@ -217,8 +217,8 @@ public final class GradCheck {
    * @param inputs values; the gradients of {@link Parameter}s are checked, those of constants not.
    *     The tensors and gradient buffers are not written
    * @return what came out
-   * @throws IllegalArgumentException if an argument is null, there is no input, or the reference
-   *     gives another number of values than the function
+   * @throws IllegalArgumentException if an argument is null, there is no parameter among the
+   *     inputs, or the reference gives another number of values than the function
    */
   public static Report run(Function function, Reference reference, Variable... inputs) {
     Arguments.present(function, "function");
@@ -227,8 +227,9 @@ public final class GradCheck {
     for (int i = 0; i < inputs.length; ++i) {
       Arguments.present(inputs[i], "inputs[" + i + "]");
     }
-    if (inputs.length == 0) {
-      throw new IllegalArgumentException("inputs: there are none");
+    if (Arrays.stream(inputs).noneMatch(Parameter.class::isInstance)) {
+      throw new IllegalArgumentException(
+          "inputs: there is no parameter among the " + inputs.length);
     }
     return new GradCheck(function, reference, inputs).run();
   }

@@ -183,6 +183,8 @@ class GradCheckTest {
     Parameter x = On.random(arena, "x", DType.FLOAT32, 3);
     assertRefused("reference: its result: is null", in -> null, x);
     assertRefused("reference: gave 1 values, relu has [3]", in -> new double[1], x);
+    assertRefused(
+        "inputs: there is no parameter among the 1", in -> in[0], Variable.constant(x.tensor()));
     int[] runs = {0};
     assertRefused(
         "reference: gave 3 values, for other inputs 2",
@@ -191,11 +193,11 @@ class GradCheckTest {
   }
 
   private static void assertRefused(
-      String expected, GradCheck.Reference reference, Parameter parameter) {
+      String expected, GradCheck.Reference reference, Variable input) {
     String message =
         assertThrows(
                 IllegalArgumentException.class,
-                () -> GradCheck.run(Functions.RELU, reference, parameter))
+                () -> GradCheck.run(Functions.RELU, reference, input))
             .getMessage();
     assertTrue(message.startsWith(expected), message);
   }
