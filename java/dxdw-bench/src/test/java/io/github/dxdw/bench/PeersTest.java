@@ -43,6 +43,18 @@ class PeersTest {
     }
   }
 
+  @ParameterizedTest
+  @EnumSource(names = {"FLOAT32", "FLOAT16", "BFLOAT16"})
+  @DisplayName("Guards against a peer that ends the process when asked for a type that it lacks")
+  void peersLeaveOutWhatTheyLack(DType type) {
+    try (Arena arena = Arena.ofConfined()) {
+      Product product = Product.allocate(arena, Product.Function.Y, 33, 20, 7, type, false);
+      for (Peer peer : Peer.all()) {
+        peer.prepare(product, 1).ifPresent(Runnable::run);
+      }
+    }
+  }
+
   @Test
   @DisplayName("Guards against a peer that does not learn, whose speed would mean nothing")
   void theNetworkInTorchLearns() {
