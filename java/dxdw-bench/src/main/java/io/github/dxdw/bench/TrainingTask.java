@@ -90,8 +90,7 @@ public final class TrainingTask implements BenchTask {
   @Override
   public void run() {
     Usage.require(spec, epochs >= 1, "--epochs", epochs, "expected 1 or more");
-    Usage.require(
-        spec, threads >= 0 && threads <= 1024, "--threads", threads, "expected 0 to 1024");
+    Usage.requireThreads(spec, 0, threads);
     Dxdw.setThreads(threads);
     int count = Dxdw.threads();
     Torch.setThreads(count);

@@ -23,8 +23,6 @@ import picocli.CommandLine.Spec;
     sortOptions = false)
 final class BenchCpuCommand implements Runnable {
 
-  private static final int MOST_THREADS = 1024;
-
   @Option(names = "--quick", description = "Short samples: a look, not a result.")
   private boolean quick;
 
@@ -56,12 +54,7 @@ final class BenchCpuCommand implements Runnable {
   @Override
   public void run() {
     Usage.require(spec, repeats >= 1, "--repeats", repeats, "expected 1 or more");
-    Usage.require(
-        spec,
-        threads >= 0 && threads <= MOST_THREADS,
-        "--threads",
-        threads,
-        "expected 0 to " + MOST_THREADS);
+    Usage.requireThreads(spec, 0, threads);
     PrintWriter out = spec.commandLine().getOut();
     List<Peer> peers = Peer.all();
     int most = threads == 0 ? Math.min(2, Runtime.getRuntime().availableProcessors()) : threads;

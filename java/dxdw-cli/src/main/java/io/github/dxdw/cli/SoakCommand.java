@@ -59,8 +59,7 @@ final class SoakCommand implements Runnable {
         "--minutes",
         minutes,
         "expected more than 0, at most " + MOST_MINUTES);
-    Usage.require(
-        spec, threads >= 1 && threads <= 1024, "--threads", threads, "expected 1 to 1024");
+    Usage.requireThreads(spec, 1, threads);
     if (!device.isAvailable()) {
       throw new CommandException(device + " is not available: " + device.unavailabilityCause());
     }

@@ -16,8 +16,6 @@ import picocli.CommandLine.TypeConversionException;
 /** The options that all trainings share. */
 final class TrainingOptions {
 
-  private static final int MOST_THREADS = 1024;
-
   @Option(
       names = "--device",
       paramLabel = "DEVICE",
@@ -100,12 +98,7 @@ final class TrainingOptions {
         "--split",
         split,
         "expected 0 to " + microBatchRows + ", the rows of a micro-batch");
-    Usage.require(
-        spec,
-        threads >= 0 && threads <= MOST_THREADS,
-        "--threads",
-        threads,
-        "expected 0 to " + MOST_THREADS);
+    Usage.requireThreads(spec, 0, threads);
     return new Recipe(epochs, microBatchRows, microBatches, rule, learningRate, decay);
   }
 

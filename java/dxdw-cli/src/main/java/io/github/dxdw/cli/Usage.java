@@ -8,7 +8,19 @@ import picocli.CommandLine.ParameterException;
  */
 public final class Usage {
 
+  private static final int MOST_THREADS = 1024;
+
   private Usage() {}
+
+  /** Refuses a number of threads below {@code least}, or that the library doesn't take. */
+  public static void requireThreads(CommandSpec spec, int least, int threads) {
+    require(
+        spec,
+        threads >= least && threads <= MOST_THREADS,
+        "--threads",
+        threads,
+        "expected " + least + " to " + MOST_THREADS);
+  }
 
   /** Refuses the value of an option of the command that {@code spec} describes. */
   public static void require(
