@@ -11,6 +11,11 @@ final class InternalAccess extends Access {
   }
 
   @Override
+  public boolean hasView(Tensor tensor, long... shape) {
+    return tensor.hasView(shape);
+  }
+
+  @Override
   public Tensor tensor(View view) {
     return Tensor.of(view);
   }

@@ -579,7 +579,7 @@ public final class Tensor {
               + elementCount());
     }
     long[] strides = new long[shape.length];
-    if (elementCount() > 0 && !reshapedStrides(shape, strides)) {
+    if (!reshapedStrides(shape, strides)) {
       throw new IllegalArgumentException(
           "shape: no view of "
               + view.describe()
@@ -607,8 +607,16 @@ public final class Tensor {
     return new Tensor(view.with(shape.clone(), strides.clone(), offset));
   }
 
+  /** Has a shape of as many elements a view of this memory? */
+  boolean hasView(long[] shape) {
+    return reshapedStrides(shape, new long[shape.length]);
+  }
+
   /** Walks both shapes from the last dimension on, block by block of equal element counts. */
   private boolean reshapedStrides(long[] shape, long[] strides) {
+    if (elementCount() == 0) {
+      return true;
+    }
     int from = rank() - 1;
     int to = shape.length - 1;
     while (to >= 0 || from >= 0) {

@@ -453,20 +453,8 @@ public final class Context {
 
   /** Does one stride lead from each row of a tensor [..., N] to the next? */
   static boolean hasRows(Tensor tensor) {
-    long stride = 0;
-    long count = 1;
-    for (int d = tensor.rank() - 2; d >= 0; --d) {
-      long size = tensor.size(d);
-      if (size != 1) {
-        if (count == 1) {
-          stride = tensor.stride(d);
-        } else if (tensor.stride(d) != stride * count) {
-          return false;
-        }
-        count *= size;
-      }
-    }
-    return true;
+    return tensor.rank() == 2
+        || Access.get().hasView(tensor, rowCount(tensor), tensor.size(tensor.rank() - 1));
   }
 
   private static long rowCount(Tensor tensor) {

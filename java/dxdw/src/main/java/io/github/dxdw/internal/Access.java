@@ -20,6 +20,9 @@ public abstract class Access {
   /** What a tensor is made of. */
   public abstract View view(Tensor tensor);
 
+  /** Whether {@link Tensor#reshape} gives a shape of as many elements. */
+  public abstract boolean hasView(Tensor tensor, long... shape);
+
   /** The tensor made of a view. */
   public abstract Tensor tensor(View view);
 
