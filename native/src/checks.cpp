@@ -9,6 +9,13 @@ namespace dxdw {
 
 // ---- Products and weighted sums ----
 
+// Can the bytes of slices be counted, rows padded to four floats? Expanded operands have room for any number of slices.
+static bool slices_countable(int64_t rows, int64_t cols, int32_t split) {
+  int64_t floats;
+  return !__builtin_mul_overflow(rows, cols + 3, &floats) && !__builtin_mul_overflow(floats, split, &floats) &&
+         floats <= INT64_MAX / 4;
+}
+
 static Status check_slices(const Asked &asked, const Operand &x, const Operand &dw) {
   const int64_t most = x.size(0) < 1 ? 1 : x.size(0);
   if (asked.split < 0 || asked.split > most)
@@ -16,12 +23,7 @@ static Status check_slices(const Asked &asked, const Operand &x, const Operand &
                 static_cast<long long>(most), describe(x).chars);
   if (asked.deterministic != 0 && asked.deterministic != 1)
     return fail(DXDW_INVALID_ARGUMENT, "deterministic: %d is neither 0 nor 1", asked.deterministic);
-  if (asked.split <= 1 || dw.empty) return DXDW_OK;
-  // What slices take must be countable, rows padded to four floats: expanded operands have room for any number of them.
-  int64_t floats = dw.size(0);
-  if (!__builtin_mul_overflow(floats, dw.size(1) + 3, &floats) &&
-      !__builtin_mul_overflow(floats, asked.split, &floats) && floats <= INT64_MAX / 4)
-    return DXDW_OK;
+  if (asked.split <= 1 || dw.empty || slices_countable(dw.size(0), dw.size(1), asked.split)) return DXDW_OK;
   return fail(DXDW_INVALID_ARGUMENT, "split: %d slices of %s take more bytes than 64 bits can count", asked.split,
               describe(dw).chars);
 }
@@ -375,7 +377,7 @@ bool plain_product(int32_t function, const dxdw_tensor *first, const dxdw_tensor
   p->deterministic = true;
   if (is_dw) {
     if (split < 0 || split > p->a.cols || (deterministic | 1) != 1) return false;
-    if (split > 1 && (p->c.rows + 3) * (p->c.cols + 3) > INT64_MAX / 4 / split) return false;
+    if (split > 1 && !slices_countable(p->c.rows, p->c.cols, split)) return false;
     p->split = split;
     p->deterministic = deterministic == 1;
   }
