@@ -21,8 +21,6 @@ public final class HostMemory {
   private static final MethodHandle FREE =
       handle("free", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG));
 
-  private HostMemory() {}
-
   private static final MethodHandle MADVISE =
       handle(
           "madvise",
@@ -36,6 +34,8 @@ public final class HostMemory {
 
   /** Memory of this size holds at least one huge page wherever it begins. */
   private static final long WORTH_HUGE_PAGES = 2 * HUGE_PAGE;
+
+  private HostMemory() {}
 
   private static MethodHandle handle(String name, FunctionDescriptor type) {
     MemorySegment function = LINKER.defaultLookup().find(name).orElseThrow();
@@ -57,7 +57,8 @@ public final class HostMemory {
 
   /** What lies within the memory as whole huge pages. The system is free to have none. */
   private static void askForHugePages(long address, long bytes) throws Throwable {
-    long from = (address + HUGE_PAGE - 1) & -HUGE_PAGE, to = (address + bytes) & -HUGE_PAGE;
+    long from = (address + HUGE_PAGE - 1) & -HUGE_PAGE;
+    long to = (address + bytes) & -HUGE_PAGE;
     int ignored = (int) MADVISE.invokeExact(from, to - from, MADV_HUGEPAGE);
   }
 
