@@ -6,15 +6,13 @@
 // wherever its tile lies and whatever thread computes it, so neither the number of threads nor the other sizes show in
 // the bits.
 //
-// Work is a list of tasks in an order in which each waits for lower ones only: pack the B of a step, compute the C of
-// that step, pack the B of the next step, ...
+// Work is done in phases: pack the B of a step, compute the C of that step, pack the B of the next step, ...
 #include "product.hpp"
 
 #include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "arithmetic.hpp"
 #include "counters.hpp"
@@ -272,8 +270,6 @@ struct Run {
   Blocks s;
   char *packed_b;
   char *slots;
-  // On a line of its own: all threads write it, and read the rest.
-  alignas(64) std::atomic<int64_t> finished{0};
 };
 
 Lines lines_of_a(const Blocks &s, int64_t row, int64_t rows, int64_t k, int64_t depth) {
@@ -453,37 +449,29 @@ void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
   if (s.stream) kernels().fence();
 }
 
-// Finds the step and phase of a task by walking the steps: they are few.
-void run_task(void *context, int64_t index, int32_t slot) {
-  Run &run = *static_cast<Run *>(context);
-  const Blocks &s = run.s;
-  int64_t phase_start = 0;
-  for (int64_t col = 0; col < s.col_panels; col += s.step_panels)
-    for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks) {
-      const Step step = step_at(s, col, block);
-      const int64_t packs = s.pack_tasks(step.panels, step.blocks);
-      const bool packs_now = index < phase_start + packs;
-      const int64_t phase_end = phase_start + packs + s.compute_tasks();
-      if (index >= phase_end) {
-        phase_start = phase_end;
-        continue;
-      }
-      const int64_t before = packs_now ? phase_start : phase_start + packs;
-      for (int rounds = 0; run.finished.load(std::memory_order_acquire) < before;) wait_politely(&rounds);
-      packs_now ? pack_b(run, step, index - phase_start) : compute(run, step, index - before, slot);
-      run.finished.fetch_add(1, std::memory_order_release);
-      return;
-    }
+// Each step is a phase that packs, which may have no tasks, and one that computes.
+int64_t count_phases(const Blocks &s) {
+  return 2 * ceil_div(s.col_panels, s.step_panels) * ceil_div(s.depth_blocks, s.step_blocks);
 }
 
-int64_t count_tasks(const Blocks &s) {
-  int64_t tasks = 0;
-  for (int64_t col = 0; col < s.col_panels; col += s.step_panels)
-    for (int64_t block = 0; block < s.depth_blocks; block += s.step_blocks) {
-      const Step step = step_at(s, col, block);
-      tasks += s.pack_tasks(step.panels, step.blocks) + s.compute_tasks();
-    }
-  return tasks;
+Step step_of_phase(const Blocks &s, int64_t phase) {
+  const int64_t step = phase / 2, steps_down = ceil_div(s.depth_blocks, s.step_blocks);
+  return step_at(s, step / steps_down * s.step_panels, step % steps_down * s.step_blocks);
+}
+
+bool packs(int64_t phase) { return phase % 2 == 0; }
+
+int64_t count_tasks(void *context, int64_t phase) {
+  const Blocks &s = static_cast<const Run *>(context)->s;
+  if (!packs(phase)) return s.compute_tasks();
+  const Step step = step_of_phase(s, phase);
+  return s.pack_tasks(step.panels, step.blocks);
+}
+
+void run_task(void *context, int64_t phase, int64_t index, int32_t slot) {
+  const Run &run = *static_cast<const Run *>(context);
+  const Step step = step_of_phase(run.s, phase);
+  packs(phase) ? pack_b(run, step, index) : compute(run, step, index, slot);
 }
 
 // Slices in turn may cut the same scratch differently, so each run sets its own guards and takes them away.
@@ -504,7 +492,7 @@ void run_blocks(const Blocks &s, int32_t threads, char *scratch) {
   run.packed_b = scratch;
   run.slots = scratch + s.packed_b_bytes();
   if (kGuardBytes != 0) set_guards(run, threads, true);
-  parallel_for(count_tasks(s), threads, run_task, &run);
+  parallel_phases({count_phases(s), count_tasks, run_task, &run}, threads);
   if (kGuardBytes != 0) set_guards(run, threads, false);
 }
 

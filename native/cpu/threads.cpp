@@ -10,7 +10,9 @@
 #include <sys/syscall.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
+#include <bitset>
 
 #include "counters.hpp"
 
@@ -33,16 +35,29 @@ namespace cpu {
 
 namespace {
 
+// Shares of a job: one for each slot, or for some neighbouring ones where these are very many.
+constexpr int32_t kMostShares = 64;
+// Counters of shares go on from phase to phase, each of which has fewer tasks than this.
+constexpr int64_t kPhase = int64_t{1} << 40;
+
+// On a line of its own, for it is mostly one thread's.
+struct alignas(64) Share {
+  std::atomic<int64_t> taken;  // phase . kPhase + tasks of it that were taken; may lag behind the phase
+};
+
 // A call's tasks, on its caller's stack.
 struct Job {
-  void (*task)(void *, int64_t, int32_t);
-  void *context;
-  int64_t count;
+  Phases work;
   int32_t most_helpers;
-  int cpu;  // that the caller was on
-  std::atomic<int64_t> next{0};
-  std::atomic<int32_t> slots{1};    // 0 is the caller's
-  std::atomic<int32_t> helpers{0};  // workers inside; changed under the lock
+  int cpu;       // that the caller was on
+  int64_t late;  // when the caller sends away helpers that have not come, in nanoseconds; 0 = no more
+  int32_t shares_count;
+  Share shares[kMostShares];
+  std::atomic<int64_t> finished{0};    // tasks, of all phases but the last
+  std::atomic<bool> exhausted{false};  // the last phase has no task left to take
+  std::atomic<int32_t> slots{1};       // that are taken; 0 is the caller's
+  std::bitset<kMostThreads> taken{1};  // which; changed under the lock
+  std::atomic<int32_t> helpers{0};     // workers inside; changed under the lock
   Job *link = nullptr;
 };
 
@@ -122,30 +137,61 @@ void send_free_ones_away(const Job &job) {
 
 // ---- Jobs ----
 
-bool work_once(Job *job, int32_t slot) {
-  const int64_t index = job->next.fetch_add(1, std::memory_order_relaxed);
-  if (index >= job->count) return false;
-  job->task(job->context, index, slot);
-  return true;
-}
-
-void work(Job *job, int32_t slot) {
-  while (work_once(job, slot)) {
+// A task of the phase, which has `count`: of the slot's own share, else of one behind it.
+bool take(Job *job, int64_t phase, int64_t count, int32_t slot, int64_t *index) {
+  const int32_t shares = job->shares_count, own = slot % shares;
+  for (int32_t i = 0; i < shares; ++i) {
+    const int32_t share = own + i < shares ? own + i : own + i - shares;
+    const int64_t from = count * share / shares, size = count * (share + 1) / shares - from;
+    std::atomic<int64_t> &taken = job->shares[share].taken;
+    int64_t seen = taken.load(std::memory_order_relaxed);
+    for (;;) {
+      const int64_t before = std::max(seen, phase * kPhase) - phase * kPhase;
+      if (before >= size) break;
+      if (!taken.compare_exchange_weak(seen, phase * kPhase + before + 1, std::memory_order_relaxed)) continue;
+      *index = from + before;
+      return true;
+    }
   }
+  return false;
 }
 
-// The caller's part.
-void work_and_watch(Job *job) {
-  const int64_t late = nanoseconds_now() + kLateNanoseconds;
-  while (job->slots.load(std::memory_order_relaxed) == 1) {
-    if (!work_once(job, 0)) return;
-    if (nanoseconds_now() < late) continue;
+// Between tasks of the caller.
+void watch(Job *job) {
+  if (job->slots.load(std::memory_order_relaxed) > 1) {
+    job->late = 0;
+  } else if (nanoseconds_now() >= job->late) {
+    job->late = 0;
     pthread_mutex_lock(&lock);
     send_free_ones_away(*job);
     pthread_mutex_unlock(&lock);
-    break;
   }
-  work(job, 0);
+}
+
+// Gives the processor to whoever may be waited for.
+void wait_politely(int *rounds) {
+  if (++*rounds < 200)
+    relax();
+  else
+    sched_yield();
+}
+
+void work(Job *job, int32_t slot) {
+  const Phases &work = job->work;
+  int64_t tasks = 0;  // of this phase and those before
+  for (int64_t phase = 0; phase < work.phases; ++phase) {
+    const int64_t count = work.count(work.context, phase);
+    int64_t index, done = 0;
+    for (; take(job, phase, count, slot, &index); ++done) {
+      work.task(work.context, phase, index, slot);
+      if (slot == 0 && job->late != 0) watch(job);
+    }
+    if (phase + 1 == work.phases) break;
+    tasks += count;
+    if (done > 0) job->finished.fetch_add(done, std::memory_order_release);
+    for (int rounds = 0; job->finished.load(std::memory_order_acquire) < tasks;) wait_politely(&rounds);
+  }
+  job->exhausted.store(true, std::memory_order_relaxed);
 }
 
 // Under the lock: a job that still has tasks and room for a helper.
@@ -153,9 +199,20 @@ Job *find_job() {
   for (Job *job = jobs; job != nullptr; job = job->link)
     if (job->helpers.load(std::memory_order_relaxed) < job->most_helpers &&
         job->slots.load(std::memory_order_relaxed) <= job->most_helpers &&
-        job->next.load(std::memory_order_relaxed) < job->count)
+        !job->exhausted.load(std::memory_order_relaxed))
       return job;
   return nullptr;
+}
+
+// Under the lock. A worker has the same slot in call after call where it can, and so the same share.
+int32_t take_slot(Job *job, int32_t wanted) {
+  size_t slot = static_cast<size_t>(wanted);
+  if (wanted > job->most_helpers || job->taken[slot])
+    for (slot = 1; job->taken[slot]; ++slot) {
+    }
+  job->taken.set(slot);
+  job->slots.fetch_add(1, std::memory_order_relaxed);
+  return static_cast<int32_t>(slot);
 }
 
 // A thread begins with the rounding mode and the treatment of subnormals of the thread that made it, here some caller's
@@ -199,7 +256,7 @@ void *worker(void *argument) {
     }
     moved = false;
     job->helpers.fetch_add(1, std::memory_order_relaxed);
-    const int32_t slot = job->slots.fetch_add(1, std::memory_order_relaxed);
+    const int32_t slot = take_slot(job, static_cast<int32_t>(self - workers) + 1);
     pthread_mutex_unlock(&lock);
     work(job, slot);
     pthread_mutex_lock(&lock);
@@ -255,19 +312,23 @@ int32_t threads() {
   return allowed.load(std::memory_order_relaxed);
 }
 
-void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, int32_t), void *context) {
-  if (threads > count) threads = static_cast<int32_t>(count);
+void parallel_phases(const Phases &all, int32_t threads) {
+  int64_t most = 0;
+  for (int64_t phase = 0; phase < all.phases; ++phase) most = std::max(most, all.count(all.context, phase));
+  if (threads > most) threads = static_cast<int32_t>(most);
   if (threads <= 1) {
-    for (int64_t i = 0; i < count; ++i) task(context, i, 0);
+    for (int64_t phase = 0; phase < all.phases; ++phase)
+      for (int64_t i = 0, count = all.count(all.context, phase); i < count; ++i) all.task(all.context, phase, i, 0);
     return;
   }
   counters.pool_jobs.fetch_add(1, std::memory_order_relaxed);
   Job job;
-  job.task = task;
-  job.context = context;
-  job.count = count;
+  job.work = all;
   job.most_helpers = threads - 1;
   job.cpu = this_cpu();
+  job.late = nanoseconds_now() + kLateNanoseconds;
+  job.shares_count = std::min(threads, kMostShares);
+  for (int32_t i = 0; i < job.shares_count; ++i) job.shares[i].taken.store(0, std::memory_order_relaxed);
   pthread_mutex_lock(&lock);
   hire(threads - 1);
   job.link = jobs;
@@ -276,7 +337,7 @@ void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, 
   pthread_cond_broadcast(&work_arrived);
   pthread_mutex_unlock(&lock);
 
-  work_and_watch(&job);
+  work(&job, 0);
 
   for (int i = 0; i < kSpins && job.helpers.load(std::memory_order_acquire) != 0; ++i) relax();
   pthread_mutex_lock(&lock);
@@ -287,11 +348,18 @@ void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, 
   pthread_mutex_unlock(&lock);
 }
 
-void wait_politely(int *rounds) {
-  if (++*rounds < 200)
-    relax();
-  else
-    sched_yield();
+void parallel_for(int64_t count, int32_t threads, void (*task)(void *, int64_t, int32_t), void *context) {
+  struct Loop {
+    int64_t count;
+    void (*task)(void *, int64_t, int32_t);
+    void *context;
+  } loop = {count, task, context};
+  const auto count_of = [](void *all, int64_t) { return static_cast<const Loop *>(all)->count; };
+  const auto task_of = [](void *all, int64_t, int64_t index, int32_t slot) {
+    const Loop &own = *static_cast<const Loop *>(all);
+    own.task(own.context, index, slot);
+  };
+  parallel_phases({1, count_of, task_of, &loop}, threads);
 }
 
 }  // namespace cpu
