@@ -71,6 +71,9 @@ final class CaseRunner {
     /** The caller's own, full of NaN and not a byte too large; null: the library's. */
     private Operand workspace;
 
+    /** What the call runs; null: nothing tells. */
+    private Plan plan;
+
     Run(Case c, Arena arena) {
       this.c = c;
       this.arena = arena;
@@ -102,7 +105,7 @@ final class CaseRunner {
       int split = c.split();
       Options options =
           Options.defaults().withAccumulate(c.accumulate()).withPrecision(c.precision());
-      Plan plan = plan(options);
+      plan = plan(options);
       if (c.function() == Case.Function.DW && split == 0) {
         split = plan.split();
         int most = Math.max(c.sizes()[0], 1);
@@ -144,10 +147,12 @@ final class CaseRunner {
       return null;
     }
 
-    /** What a function that may need a workspace would run; null for the others. */
+    /** What a product or a function that may need a workspace would run; null for the others. */
     private Plan plan(Options options) {
       Tensor[] t = tensors;
       return switch (c.function()) {
+        case Y -> Kernels.explainY(t[0], t[1], t[2], options);
+        case DX -> Kernels.explainDx(t[0], t[1], t[2], options);
         case DW -> Kernels.explainDw(t[0], t[1], t[2], c.split(), c.reduction(), options);
         case WEIGHTED_SUM_BACKWARD ->
             Kernels.explainWeightedSumBackward(t[0], t[1], t[2], t[3], t[4], options);
@@ -298,7 +303,14 @@ final class CaseRunner {
         quantum = Math.min(quantum, ErrorBound.quantum(old));
       }
       ErrorBound bound =
-          ErrorBound.of(c.input(), c.output(), c.precision(), sums.length(), split, atomic);
+          ErrorBound.of(
+              c.input(),
+              c.output(),
+              c.precision(),
+              sums.length(),
+              split,
+              atomic,
+              plan == null ? "" : plan.kernel());
       for (int i = 0; i < got.length; i++) {
         double error = bound.error(sums.magnitude()[i], sums.flushed()[i], quantum);
         if (!bound.admits(got[i], sums.value()[i], sums.magnitude()[i], error)) {

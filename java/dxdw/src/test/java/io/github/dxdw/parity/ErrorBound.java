@@ -30,13 +30,19 @@ import io.github.dxdw.Precision;
  * <p>The matrix units of a GPU, which 16-bit operands go through there in the default precision,
  * cut sums off where others round them: u is twice as large for them.
  *
+ * <p>Kernels that take float32 operands through a matrix unit by name round the operands first:
+ * TF32 keeps 11 bits of each, fewer of subnormals, so that a product is off by at most 1.004 .
+ * 2<sup>-10</sup> of itself, or lost with a subnormal operand; of three bfloat16 parts, products
+ * below 2<sup>-22</sup> of the whole are left out.
+ *
  * <p>Atomic additions of a GPU take subnormal float32 values, and give subnormal sums, as zero:
  * each slice and each sum of slices adds at most 2^-126.
  *
  * <p>Where all terms are multiples of some q = 2^k and |old| + sum |a_c| |b_c| &lt;= 2^24 q, every
  * partial sum in every order is a float32 (q is at least the smallest float32, or the smallest
- * normal one in the mode above): then e = 0. Data of small integers therefore shows a lost product
- * at any length, where gamma(n) alone would hide it.
+ * normal one in the mode above): then e = 0. TF32 wants 2^11 q, so that no operand is rounded. Data
+ * of small integers therefore shows a lost product at any length, where gamma(n) alone would hide
+ * it.
  *
  * <p>The output type rounds once, to nearest even: the result lies between round(s - e) and round(s
  * + e). That is at most half an ulp of the output type more than e, and is exact about ties,
@@ -53,13 +59,27 @@ final class ErrorBound {
   private final DType output;
   private final boolean flushes;
   private final double unit;
+  private final double products;
+  private final double lossless;
+  private final boolean losesSubnormals;
   private final long flushedSums;
   private final long roundings;
 
-  private ErrorBound(DType output, boolean flushes, double unit, long roundings, long flushedSums) {
+  private ErrorBound(
+      DType output,
+      boolean flushes,
+      double unit,
+      double products,
+      double lossless,
+      boolean losesSubnormals,
+      long roundings,
+      long flushedSums) {
     this.output = output;
     this.flushes = flushes;
     this.unit = unit;
+    this.products = products;
+    this.lossless = lossless;
+    this.losesSubnormals = losesSubnormals;
     this.roundings = roundings;
     this.flushedSums = flushedSums;
   }
@@ -69,18 +89,32 @@ final class ErrorBound {
    * slices, stored as {@code output}.
    */
   static ErrorBound of(DType input, DType output, Precision precision, long length, int split) {
-    return of(input, output, precision, length, split, false);
+    return of(input, output, precision, length, split, false, "");
   }
 
-  /** As above; {@code atomic}: slices are added to the output atomically. */
+  /**
+   * As above; {@code atomic}: slices are added to the output atomically; {@code kernel}: as the
+   * plan names it.
+   */
   static ErrorBound of(
-      DType input, DType output, Precision precision, long length, int split, boolean atomic) {
+      DType input,
+      DType output,
+      Precision precision,
+      long length,
+      int split,
+      boolean atomic,
+      String kernel) {
     boolean flushes = input == DType.BFLOAT16 && precision != Precision.EXACT;
+    boolean tf32 = kernel.contains("tf32");
+    boolean parts = kernel.contains("bf16x3");
     boolean matrixUnit = !Kernels.onCpu() && input != DType.FLOAT32 && precision != Precision.EXACT;
     return new ErrorBound(
         output,
         flushes,
-        matrixUnit ? 2 * UNIT : UNIT,
+        matrixUnit || tf32 || parts ? 2 * UNIT : UNIT,
+        tf32 ? 0x1.01p-10 : parts ? 0x1p-22 : 0,
+        tf32 ? 0x1p11 : 0x1p24,
+        flushes || tf32,
         length + split + 2,
         atomic && !Kernels.onCpu() ? 2L * split + 2 : 0);
   }
@@ -98,18 +132,21 @@ final class ErrorBound {
    * @param quantum a power of two of which all terms are multiples; 0 when none is known
    */
   double error(double magnitude, double flushed, double quantum) {
-    boolean lossless =
+    boolean exact =
         quantum >= (flushes || flushedSums > 0 ? Float.MIN_NORMAL : Float.MIN_VALUE)
-            && magnitude <= 0x1p24 * quantum
+            && magnitude <= lossless * quantum
             && magnitude <= Float.MAX_VALUE
-            && !(flushes && flushed > 0);
-    if (lossless) {
+            && !(losesSubnormals && flushed > 0);
+    if (exact) {
       return 0;
     }
-    double error = gamma() * magnitude + roundings * 0x1p-150;
+    double error = (gamma() + products) * magnitude + roundings * 0x1p-150;
     error += flushedSums * 0x1p-126;
     if (flushes) {
-      error += roundings * 0x1p-126 + flushed;
+      error += roundings * 0x1p-126;
+    }
+    if (losesSubnormals) {
+      error += flushed;
     }
     return error + magnitude * roundings * 0x1p-53;
   }
@@ -148,7 +185,7 @@ final class ErrorBound {
 
   @Override
   public String toString() {
-    return "%d roundings, stored as %s%s"
-        .formatted(roundings, output, flushes ? ", subnormals may be flushed" : "");
+    return "%d roundings, products off by %s, stored as %s%s"
+        .formatted(roundings, products, output, flushes ? ", subnormals may be flushed" : "");
   }
 }

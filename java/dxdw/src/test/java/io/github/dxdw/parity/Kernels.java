@@ -103,6 +103,14 @@ final class Kernels {
         dw);
   }
 
+  static Plan explainY(Tensor x, Tensor w, Tensor y, Options options) {
+    return run(options, 2, (t, o) -> Dxdw.explainY(t[0], t[1], t[2], o), x, w, y);
+  }
+
+  static Plan explainDx(Tensor dy, Tensor w, Tensor dx, Options options) {
+    return run(options, 2, (t, o) -> Dxdw.explainDx(t[0], t[1], t[2], o), dy, w, dx);
+  }
+
   static Plan explainDw(
       Tensor x, Tensor dy, Tensor dw, int split, Reduction reduction, Options options) {
     return run(

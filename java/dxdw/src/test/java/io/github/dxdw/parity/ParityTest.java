@@ -181,6 +181,43 @@ class ParityTest {
     }
   }
 
+  @ParameterizedTest
+  @EnumSource(names = {"Y", "DX", "DW"})
+  @DisplayName(
+      "float32 by TF32 or three bfloat16 parts is as far off as these say, where a GPU has them,"
+          + " and as float32 elsewhere")
+  void precisionsByName(Function function) {
+    SplittableRandom random = new SplittableRandom(SEED * 17 + function.ordinal());
+    for (Precision precision : new Precision[] {Precision.TF32, Precision.BF16X3}) {
+      for (int[] sizes : new int[][] {{1, 103, 80}, {130, 193, 127}, {300, 64, 257}}) {
+        for (Data data : Data.values()) {
+          Layout[] layouts = new Layout[3];
+          for (int i = 0; i < 3; i++) {
+            layouts[i] = random.nextBoolean() ? Layout.dense(2) : Layout.draw(random, 2, i == 2);
+          }
+          int split = function == Function.DW ? random.nextInt(1, 4) : 1;
+          Reduction reduction = random.nextBoolean() ? Reduction.ATOMIC : Reduction.DETERMINISTIC;
+          check(
+              new Case(
+                  function,
+                  DType.FLOAT32,
+                  DType.FLOAT32,
+                  sizes,
+                  Math.min(split, sizes[0]),
+                  reduction,
+                  Accumulate.DEFAULT,
+                  precision,
+                  layouts,
+                  data,
+                  new int[] {1, 2},
+                  3,
+                  random.nextLong()),
+              precision.name());
+        }
+      }
+    }
+  }
+
   private static Case product(
       Function function,
       DType type,
