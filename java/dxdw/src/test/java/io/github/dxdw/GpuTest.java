@@ -172,7 +172,7 @@ class GpuTest {
       assertEquals(6, device.transpose().get(2, 1));
       device.set(-7.5f, 0, 1);
       assertEquals(
-          "float32[2, 3] cuda:0\n[[1.0, -7.5, 3.0],\n [4.0, 5.0, 6.0]]", device.toString());
+          "float32[2, 3] " + GPU + "\n[[1.0, -7.5, 3.0],\n [4.0, 5.0, 6.0]]", device.toString());
       device.slice(1, 1, 3).fill(0.1f);
       assertArrayEquals(new float[] {1, 0.1f, 0.1f, 4, 0.1f, 0.1f}, device.toFloatArray());
       assertThrows(IndexOutOfBoundsException.class, () -> device.get(0, 3));
