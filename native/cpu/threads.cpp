@@ -210,7 +210,7 @@ int32_t take_slot(Job *job, int32_t wanted) {
   if (wanted > job->most_helpers || job->taken[slot])
     for (slot = 1; job->taken[slot]; ++slot) {
     }
-  job->taken.set(slot);
+  job->taken[slot] = true;
   job->slots.fetch_add(1, std::memory_order_relaxed);
   return static_cast<int32_t>(slot);
 }
