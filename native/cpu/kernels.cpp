@@ -9,35 +9,41 @@
 namespace dxdw {
 namespace cpu {
 
+namespace {
+
+template <int Rows, int Cols>
+constexpr TileShape shape() {
+  // Where two tiles' rows fit a vector, packing and reading a panel of both costs no more than one of one.
+  constexpr int kLines = 2 * Rows <= kLanes ? 2 * Rows : Rows;
+#if defined(DXDW_BF16_PAIRS)
+  return {Rows, Cols, kLines, pack<kLines>, pack<Cols>, pack_pairs<kLines>, pack_pairs<Cols>};
+#else
+  return {Rows, Cols, kLines, pack<kLines>, pack<Cols>, nullptr, nullptr};
+#endif
+}
+
+}  // namespace
+
 extern const Kernels DXDW_TABLE;
 
 const Kernels DXDW_TABLE = {
     kName,
-    kTileRows,
-    kTileCols,
     kFused,
 #if defined(DXDW_BF16_PAIRS)
     true,
 #else
     false,
 #endif
-    pack<kTileRows>,
-    pack<kTileCols>,
+    shape<kTileRows, kTileCols>(),
+    shape<kWideRows, kWideCols>(),
+    tile_of<Single, PanelRows, true, kTileVectors>,
+    tile_of<Single, AnyRows, true, kWideVectors>,
+    tile_of<Single, NearRows, false, kTileVectors>,
+    tile_of<Single, AnyRows, false, kTileVectors>,
 #if defined(DXDW_BF16_PAIRS)
-    pack_pairs<kTileRows>,
-    pack_pairs<kTileCols>,
-#else
-    nullptr,
-    nullptr,
-#endif
-    tile_of<Single, PanelRows, true>,
-    tile_of<Single, AnyRows, true>,
-    tile_of<Single, NearRows, false>,
-    tile_of<Single, AnyRows, false>,
-#if defined(DXDW_BF16_PAIRS)
-    tile_of<Pairs, PanelRows, true>,
-    tile_of<Pairs, AnyRows, true>,
-    tile_of<PairRows, NearRows, false>,
+    tile_of<Pairs, PanelRows, true, kTileVectors>,
+    tile_of<Pairs, AnyRows, true, kWideVectors>,
+    tile_of<PairRows, NearRows, false, kTileVectors>,
 #else
     nullptr,
     nullptr,

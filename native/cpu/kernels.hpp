@@ -32,11 +32,11 @@ struct Tile {
   DType c_type;
   const float *from;  // NULL: nothing is added
   int64_t from_stride;
-  int32_t rows, cols;  // at most mr, nr
+  int32_t rows, cols;  // at most mr, nr of one of the shapes
   // So many tiles one below the other, all with as many rows: C and `from` go on below the tile before, A that much
-  // further.
+  // further, by turns.
   int32_t count;
-  int64_t a_below;
+  int64_t a_below[2];
   // Where the tile behind these will be, with as many rows, or NULL: it is asked for, to be written. So is that of each
   // but the last of `count`.
   char *next_c;
@@ -83,22 +83,30 @@ struct StepStretch {
 // row is a stream of its own. Many are eight of float32, four of 16 bits.
 enum class Abreast { one, two, many };
 
+// A shape of micro-tiles, and what packs for it.
+struct TileShape {
+  int32_t mr, nr;   // rows and columns
+  int32_t a_lines;  // of a panel of A: rows of one tile, or of two
+  // Panels of a_lines or nr lines, [panel][depth][a_lines or nr] floats, lines beyond count filled with zeros.
+  void (*pack_a)(const Lines &lines, float *out);
+  void (*pack_b)(const Lines &lines, float *out);
+  // The same in pairs of bfloat16 along the contraction, [panel][ceil(depth / 2)][a_lines or nr].
+  void (*pack_a_pairs)(const Lines &lines, float *out);
+  void (*pack_b_pairs)(const Lines &lines, float *out);
+};
+
 struct Kernels {
   const char *name;
-  int32_t mr, nr;   // rows and columns of a micro-tile
   bool fused;       // multiply-add rounds once
   bool bf16_pairs;  // the pair kernels exist
 
-  // Panels of mr or nr lines, [panel][depth][mr or nr] floats, lines beyond count filled with zeros.
-  void (*pack_a)(const Lines &lines, float *out);
-  void (*pack_b)(const Lines &lines, float *out);
-  // The same in pairs of bfloat16 along the contraction, [panel][ceil(depth / 2)][mr or nr].
-  void (*pack_a_pairs)(const Lines &lines, float *out);
-  void (*pack_b_pairs)(const Lines &lines, float *out);
+  // Wide tiles are for more columns than tall ones have, by the micro-kernels that take A anywhere and B in panels. On
+  // some levels they are no others than tall ones.
+  TileShape tall, wide;
 
-  // Micro-kernels by where operands are. In panels: a_line = 1 and a_depth = mr, or b_depth = nr, are taken for granted.
-  // B in place: rows contiguous, and readable in the tile's own columns only.
-  void (*tile)(const Tile &tile);          // both in panels
+  // Micro-kernels by where operands are. B in panels: b_depth = nr. B in place: rows contiguous, and readable in the
+  // tile's own columns only.
+  void (*tile)(const Tile &tile);          // both in panels of tall tiles: a_line = 1, a_depth = a_lines
   void (*tile_any_a)(const Tile &tile);    // A anywhere, B in panels
   void (*tile_near_ab)(const Tile &tile);  // A with a_line = 1, B in place
   void (*tile_any_ab)(const Tile &tile);   // A anywhere, B in place

@@ -171,8 +171,7 @@ DXDW_INLINE void ask_for_next_c(const Tile &t, int r) {
   if (t.next_c == nullptr) return;
   const int64_t item = dxdw::size_of(t.c_type);
   const char *const row = t.next_c + r * t.c_stride * item;
-  __builtin_prefetch(row, 1, 3);
-  if (V * kLanes * item > 64) __builtin_prefetch(row + 64, 1, 3);
+  for (int64_t at = 0; at < V * kLanes * item; at += 64) __builtin_prefetch(row + at, 1, 3);
 }
 
 // A step of one row, whose item of A is at x.
@@ -229,13 +228,15 @@ DXDW_INLINE void end_by_row(const A &a, const float *b, int64_t b_depth, Vec (&a
     return last_steps<Op, Panel>(a, b, b_depth, acc, t, add_and_put);
   }
 #if defined(DXDW_LEVEL_AVX512BF16)
-  if constexpr (V == 2) {
+  if constexpr (V % 2 == 0) {
     uint16_t *const c = reinterpret_cast<uint16_t *>(t.c);
     const auto put = [&](int r) __attribute__((always_inline)) {
-      v_to_bf16_normal(c + r * t.c_stride, acc[r][0], acc[r][1], false);
+#pragma GCC unroll 16
+      for (int v = 0; v < V; v += 2) v_to_bf16_normal(c + r * t.c_stride + v * kLanes, acc[r][v], acc[r][v + 1], false);
     };
     const auto stream = [&](int r) __attribute__((always_inline)) {
-      v_to_bf16_normal(c + r * t.c_stride, acc[r][0], acc[r][1], true);
+#pragma GCC unroll 16
+      for (int v = 0; v < V; v += 2) v_to_bf16_normal(c + r * t.c_stride + v * kLanes, acc[r][v], acc[r][v + 1], true);
     };
     if (t.stream) return last_steps<Op, Panel>(a, b, b_depth, acc, t, stream);
     return last_steps<Op, Panel>(a, b, b_depth, acc, t, put);
@@ -248,14 +249,14 @@ DXDW_INLINE void end_by_row(const A &a, const float *b, int64_t b_depth, Vec (&a
 template <typename Op, int V>
 DXDW_INLINE bool ends_by_row(const Tile &t, int last) {
   if (sizeof(Vec) < 64 || last < kLanes || t.depth < 2) return false;
-  return t.c_type == DType::f32 || (Op::kNormal && V == 2 && t.c_type == DType::bf16 && t.from == nullptr);
+  return t.c_type == DType::f32 || (Op::kNormal && V % 2 == 0 && t.c_type == DType::bf16 && t.from == nullptr);
 }
 
 // R rows of V vectors, the last of which has `last` live lanes. Panel: B is one.
 template <typename Op, template <int> typename A, bool Panel, int R, int V>
 __attribute__((noinline)) void micro(const Tile &t, int last) {
   A<R> a(t);
-  const int64_t b_depth = Panel ? kTileCols : t.b_depth;
+  const int64_t b_depth = std::is_same_v<A<R>, PanelRows<R>> ? kTileCols : t.b_depth;
   const float *b = t.b;
   // Unrolled whole, or the accumulators would live in memory.
   Vec acc[R][V];
@@ -303,34 +304,33 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
 
 typedef void (*Micro)(const Tile &, int);
 
-// micro for 1 .. kTileRows rows as a table.
-template <typename Op, template <int> typename A, bool Panel, int V>
-struct ByRows {
-  Micro micros[kTileRows];
-  constexpr ByRows() : micros() { fill<kTileRows>(); }
-  template <int R>
+// micro for 1 .. Vectors vectors, and as many rows as tiles of so many have, as a table.
+template <typename Op, template <int> typename A, bool Panel, int Vectors>
+struct Micros {
+  Micro of[Vectors][kTileRows];
+  constexpr Micros() : of() { fill<1, kTileRows>(); }
+  template <int V, int R>
   constexpr void fill() {
-    micros[R - 1] = micro<Op, A, Panel, R, V>;
-    if constexpr (R > 1) fill<R - 1>();
+    of[V - 1][R - 1] = micro<Op, A, Panel, R, V>;
+    if constexpr (R > 1)
+      fill<V, R - 1>();
+    else if constexpr (V < Vectors)
+      fill<V + 1, (V < kTileVectors ? kTileRows : kWideRows)>();
   }
 };
 
-static_assert(kTileVectors == 2, "the dispatch below knows one and two vectors");
-
-template <typename Op, template <int> typename A, bool Panel>
+template <typename Op, template <int> typename A, bool Panel, int Vectors>
 void tile_of(const Tile &first) {
-  static constexpr ByRows<Op, A, Panel, 1> one;
-  static constexpr ByRows<Op, A, Panel, 2> two;
-  const bool wide = first.cols > kLanes;
-  const Micro micro = (wide ? two.micros : one.micros)[first.rows - 1];
-  const int last = wide ? first.cols - kLanes : first.cols;
+  static constexpr Micros<Op, A, Panel, Vectors> micros;
+  const int vectors = (first.cols + kLanes - 1) / kLanes, last = first.cols - (vectors - 1) * kLanes;
+  const Micro micro = micros.of[vectors - 1][first.rows - 1];
   if (first.count == 1) return micro(first, last);
   Tile t = first;
   const int64_t c_below = t.rows * t.c_stride * dxdw::size_of(t.c_type);
-  for (int32_t left = t.count; left > 0; --left) {
-    if (!t.stream) t.next_c = left > 1 ? t.c + c_below : first.next_c;
+  for (int32_t i = 0; i < t.count; ++i) {
+    if (!t.stream) t.next_c = i + 1 < t.count ? t.c + c_below : first.next_c;
     micro(t, last);
-    t.a += t.a_below;
+    t.a += t.a_below[i % 2];
     t.c += c_below;
     if (t.from != nullptr) t.from += t.rows * t.from_stride;
     t.ahead += t.depth * t.ahead_step;

@@ -30,9 +30,9 @@ constexpr int64_t kBlock = DXDW_CPU_BLOCK;
 constexpr int64_t kPackedRows = 112;
 // Columns of C that a scratch tile has.
 constexpr int64_t kScratchCols = 512;
-// Packed B of one step, and the panels below which a step does not shrink to meet that.
+// Packed B of one step, and the columns below which a step does not shrink to meet that.
 constexpr int64_t kPackedBytes = 8 << 20;
-constexpr int64_t kStepPanels = 32;
+constexpr int64_t kStepCols = 1024;
 // A block of B that packed takes no more than this is packed, and used, while it is in the second-level cache: so much
 // for each thread.
 constexpr int64_t kStepBytes = 512 << 10;
@@ -83,7 +83,8 @@ struct Blocks {
   bool rows_side_by_side;  // in C
   bool stream;             // C is assigned once, and too large to be worth a place in the caches
   Finish finish;
-  int64_t tile_rows;  // rows of a micro-tile
+  const TileShape *shape;  // of micro-tiles
+  int64_t tile_rows;       // that they have here, at most shape->mr
   int64_t row_panels, col_panels, depth_blocks;
   // Steps: chunks of columns times chunks of the contraction; in a step, rows and columns are cut into compute tasks.
   int64_t step_panels, step_blocks;
@@ -93,7 +94,7 @@ struct Blocks {
 
   int64_t units(int64_t depth) const { return pairs ? (depth + 1) / 2 : depth; }
   // Bytes of one packed panel of B over a full block.
-  int64_t panel_bytes() const { return kernels().nr * units(kBlock) * 4; }
+  int64_t panel_bytes() const { return shape->nr * units(kBlock) * 4; }
   int64_t pack_tasks(int64_t panels, int64_t blocks) const {
     return b_direct ? 0 : ceil_div(panels * blocks, pack_group);
   }
@@ -113,12 +114,13 @@ struct Blocks {
     return b_direct ? 0 : with_guard(static_cast<uint64_t>(step_panels * step_blocks * panel_bytes()));
   }
   uint64_t packed_a_bytes() const {
-    return a_direct ? 0 : with_guard(static_cast<uint64_t>(panels_per_task() * kernels().mr * units(kBlock) * 4));
+    const int64_t lines = ceil_div(panels_per_task() * shape->mr, shape->a_lines) * shape->a_lines;
+    return a_direct ? 0 : with_guard(static_cast<uint64_t>(lines * units(kBlock) * 4));
   }
   uint64_t tile_bytes() const {
     if (finish == Finish::direct) return 0;
-    if (by_tile()) return with_guard(static_cast<uint64_t>(kernels().mr * kernels().nr * 4));
-    const int64_t rows = panels_per_task() * kernels().mr, cols = ceil_div(step_panels, col_tasks) * kernels().nr;
+    if (by_tile()) return with_guard(static_cast<uint64_t>(shape->mr * shape->nr * 4));
+    const int64_t rows = panels_per_task() * shape->mr, cols = ceil_div(step_panels, col_tasks) * shape->nr;
     return with_guard(static_cast<uint64_t>(rows * cols * 4));
   }
   // What each thread needs for itself.
@@ -132,7 +134,7 @@ bool should_turn(const Matrix &a, const Matrix &c) {
   const bool as_is = c.col_stride == 1 || c.cols == 1, turned = c.row_stride == 1 || c.rows == 1;
   if (c.rows > c.cols && c.cols < kThinCols) return true;
   // Long and thin: read the wide operand in whole rows.
-  if (c.rows > 2 * c.cols && c.cols <= kernels().nr && a.row_stride == 1 && a.cols >= kBlock) return true;
+  if (c.rows > 2 * c.cols && c.cols <= kernels().tall.nr && a.row_stride == 1 && a.cols >= kBlock) return true;
   return turned && !as_is;
 }
 
@@ -175,29 +177,30 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
     s.c = p.c.transposed();
   }
   s.pairs = k.bf16_pairs && p.a.type == DType::bf16 && p.precision != DXDW_PRECISION_EXACT;
-  s.col_panels = ceil_div(s.c.cols, k.nr);
   s.depth_blocks = std::max<int64_t>(1, ceil_div(p.contraction(), kBlock));
   s.rows_side_by_side = s.c.col_stride == 1 || s.c.cols == 1;
   s.finish = split_finish;
   // A micro-kernel can write C itself unless sums must rest between blocks in more than C's 16 bits.
   const bool rests_in_c = s.c.type == DType::f32 || (s.depth_blocks == 1 && !s.add);
   if (split_finish == Finish::direct && !(s.rows_side_by_side && rests_in_c)) s.finish = Finish::scratch;
-  const int64_t alignment = k.nr / kVectorsPerTile * 4;  // of a vector of floats or of two halves
+  const int64_t alignment = k.tall.nr / kVectorsPerTile * 4;  // of a vector of floats or of two halves
   s.stream = s.finish == Finish::direct && s.depth_blocks == 1 && !s.add &&
              s.c.rows * s.c.cols * size_of(s.c.type) >= kStreamBytes &&
              reinterpret_cast<uint64_t>(s.c.data) % static_cast<uint64_t>(alignment) == 0 &&
              s.c.row_stride * size_of(s.c.type) % alignment == 0;
-  const int64_t rows_at_most = ceil_div(s.c.rows, k.mr);
-  const bool few = rows_at_most <= kNearRowUses && s.col_panels <= kNearColUses && s.a.row_stride == 1;
+  const int64_t tiles_down = ceil_div(s.c.rows, k.tall.mr), tiles_across = ceil_div(s.c.cols, k.tall.nr);
+  const bool few = tiles_down <= kNearRowUses && tiles_across <= kNearColUses && s.a.row_stride == 1;
   const int64_t uses_of_b = collide(s.b, s.b.row_stride) ? kDirectUsesColliding : kDirectUses;
   s.b_direct = false;
   // Where one operand of pairs has to be packed, it is the smaller one.
-  const bool a_stays = s.pairs && s.c.rows > s.c.cols && a_readable_in_place(s) && s.col_panels <= uses_in_place(s.a);
-  s.b_direct = b_readable_in_place(s) && (few || (rows_at_most <= uses_of_b && !a_stays));
+  const bool a_stays = s.pairs && s.c.rows > s.c.cols && a_readable_in_place(s) && tiles_across <= uses_in_place(s.a);
+  s.b_direct = b_readable_in_place(s) && (few || (tiles_down <= uses_of_b && !a_stays));
+  s.shape = !s.b_direct && tiles_across > 1 && k.wide.nr > k.tall.nr ? &k.wide : &k.tall;
+  s.col_panels = ceil_div(s.c.cols, s.shape->nr);
   s.a_direct = a_readable_in_place(s) && ((few && s.b_direct) || s.col_panels <= uses_in_place(s.a));
   // A micro-tile in place may have any height up to mr: equal ones waste the least.
-  const int64_t most_rows = collide(s.a, s.a.row_stride) ? std::min<int64_t>(k.mr, kCollidingRows) : k.mr;
-  s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, most_rows)) : k.mr;
+  const int64_t most_rows = collide(s.a, s.a.row_stride) ? std::min<int64_t>(s.shape->mr, kCollidingRows) : s.shape->mr;
+  s.tile_rows = s.a_direct ? ceil_div(s.c.rows, ceil_div(s.c.rows, most_rows)) : s.shape->mr;
   s.row_panels = ceil_div(s.c.rows, s.tile_rows);
 
   // Steps. A scratch tile must see the whole contraction within one step, so its columns give way; else the contraction
@@ -207,7 +210,8 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   if (!s.b_direct) {
     const int64_t fit = std::max<int64_t>(1, kPackedBytes / s.panel_bytes());
     const bool in_place = s.finish == Finish::direct;
-    s.step_panels = std::min(s.step_panels, std::max<int64_t>(fit / s.step_blocks, in_place ? kStepPanels : 1));
+    s.step_panels =
+        std::min(s.step_panels, std::max<int64_t>(fit / s.step_blocks, in_place ? kStepCols / s.shape->nr : 1));
     const int64_t near = s.step_panels * s.panel_bytes() <= kStepBytes ? kStepBytes * threads / s.panel_bytes() : fit;
     if (in_place) s.step_blocks = std::min(s.step_blocks, std::max<int64_t>(1, std::min(fit, near) / s.step_panels));
   }
@@ -222,11 +226,12 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
   const bool by_rows = unevenness(s.row_panels, threads) <= kPackedAgain * unevenness(s.step_panels, threads);
   s.row_tasks = std::min(s.row_panels, by_rows ? ceil_div(row_parts, threads) * threads : row_parts);
   s.col_tasks = by_rows ? 1 : std::min<int64_t>(s.step_panels, threads);
-  if (s.finish != Finish::direct) s.col_tasks = std::max(s.col_tasks, ceil_div(s.step_panels, kScratchCols / k.nr));
+  if (s.finish != Finish::direct)
+    s.col_tasks = std::max(s.col_tasks, ceil_div(s.step_panels, kScratchCols / s.shape->nr));
   // What tasks across would each pack anew is shared by rows alone, as long as each has some micro-tiles.
   s.even_rows = threads > 1 && few && s.b_direct && !s.a_direct;
   if (s.even_rows) {
-    s.row_tasks = std::max(row_parts, std::min(enough, s.c.rows / (kEvenTiles * k.mr)));
+    s.row_tasks = std::max(row_parts, std::min(enough, s.c.rows / (kEvenTiles * s.shape->mr)));
     s.col_tasks = 1;
   }
   if (s.row_tasks * s.col_tasks < enough)
@@ -293,22 +298,22 @@ int64_t depth_of_block(const Blocks &s, int64_t block) { return std::min(kBlock,
 
 // Panels of a block stand close together, blocks at full size: only the last may be shorter.
 float *packed_panel(const Run &run, const Step &step, int64_t panel, int64_t block) {
-  const int64_t panel_floats = kernels().nr * run.s.units(depth_of_block(run.s, step.block + block));
+  const int64_t panel_floats = run.s.shape->nr * run.s.units(depth_of_block(run.s, step.block + block));
   char *const start = run.packed_b + block * step.panels * run.s.panel_bytes();
   return reinterpret_cast<float *>(start) + panel * panel_floats;
 }
 
 void pack_b(const Run &run, const Step &step, int64_t task) {
   const Blocks &s = run.s;
-  const Kernels &k = kernels();
   const int64_t end = std::min(step.panels * step.blocks, (task + 1) * s.pack_group);
   for (int64_t i = task * s.pack_group; i < end;) {
     const int64_t panel = i % step.panels, block = i / step.panels;
     const int64_t panels = std::min(end - i, step.panels - panel);
-    const int64_t col = (step.col + panel) * k.nr, cols = std::min<int64_t>(panels * k.nr, s.c.cols - col);
+    const int64_t col = (step.col + panel) * s.shape->nr,
+                  cols = std::min<int64_t>(panels * s.shape->nr, s.c.cols - col);
     const int64_t at = (step.block + block) * kBlock;
     const Lines lines = lines_of_b(s, col, cols, at, depth_of_block(s, step.block + block));
-    (s.pairs ? k.pack_b_pairs : k.pack_b)(lines, packed_panel(run, step, panel, block));
+    (s.pairs ? s.shape->pack_b_pairs : s.shape->pack_b)(lines, packed_panel(run, step, panel, block));
     i += panels;
   }
 }
@@ -333,21 +338,22 @@ void end(const Blocks &s, const Matrix &target, const Matrix &into) {
 
 void (*micro_of(const Blocks &s))(const Tile &) {
   const Kernels &k = kernels();
-  if (s.pairs) return s.b_direct ? k.tile_pairs_near_ab : s.a_direct ? k.tile_pairs_any_a : k.tile_pairs;
-  if (!s.b_direct) return s.a_direct ? k.tile_any_a : k.tile;
+  const bool any_a = s.a_direct || s.shape == &k.wide;
+  if (s.pairs) return s.b_direct ? k.tile_pairs_near_ab : any_a ? k.tile_pairs_any_a : k.tile_pairs;
+  if (!s.b_direct) return any_a ? k.tile_any_a : k.tile;
   return !s.a_direct || s.a.row_stride == 1 ? k.tile_near_ab : k.tile_any_ab;
 }
 
 // All micro-tiles of a part over one block of the contraction.
 void compute_block(const Run &run, const Step &step, const Part &part, int64_t block, float *packed_a) {
   const Blocks &s = run.s;
-  const Kernels &k = kernels();
+  const TileShape &shape = *s.shape;
   const int64_t at = (step.block + block) * kBlock, depth = depth_of_block(s, step.block + block);
-  const int64_t first_row = part.first_row, first_col = (step.col + part.col_from) * k.nr;
+  const int64_t first_row = part.first_row, first_col = (step.col + part.col_from) * shape.nr;
   const int64_t rows = part.target.rows, cols = part.target.cols;
   const int64_t row_panels = ceil_div(rows, s.tile_rows), col_panels = part.col_to - part.col_from;
   void (*const micro)(const Tile &) = micro_of(s);
-  if (!s.a_direct) (s.pairs ? k.pack_a_pairs : k.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
+  if (!s.a_direct) (s.pairs ? shape.pack_a_pairs : shape.pack_a)(lines_of_a(s, first_row, rows, at, depth), packed_a);
   Tile tile;
   tile.depth = s.units(depth);
   const bool adds = step.block + block > 0 || (s.add && s.finish != Finish::atomic);
@@ -359,9 +365,11 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   // In 32-bit units: a pair is one.
   const int64_t unit = s.pairs ? 2 : 1;
   tile.a_line = !s.a_direct ? 1 : s.a.row_stride / unit;
-  tile.a_depth = !s.a_direct ? k.mr : s.pairs ? 1 : s.a.col_stride;
-  tile.a_below = s.a_direct ? s.tile_rows * tile.a_line : k.mr * tile.depth;
-  tile.b_depth = s.b_direct ? s.b.row_stride : k.nr;
+  tile.a_depth = !s.a_direct ? shape.a_lines : s.pairs ? 1 : s.a.col_stride;
+  const bool two_a_panel = !s.a_direct && shape.a_lines != shape.mr;
+  tile.a_below[0] = s.a_direct ? s.tile_rows * tile.a_line : two_a_panel ? shape.mr : shape.a_lines * tile.depth;
+  tile.a_below[1] = two_a_panel ? shape.a_lines * tile.depth - shape.mr : tile.a_below[0];
+  tile.b_depth = s.b_direct ? s.b.row_stride : shape.nr;
   // The inner loop runs over the operand that the caches hold.
   const bool rows_outside = col_panels * s.panel_bytes() * depth / kBlock <= kCachedBytes;
   tile.stream = s.stream;
@@ -372,23 +380,24 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
   const int64_t next_rows_step = ceil_div(s.tile_rows * row_bytes, steps);
   // Each tile asks for its share of the panel of B that follows.
   const bool next_panel = !s.a_direct && !s.b_direct && !rows_outside;
-  const int64_t share = ceil_div(k.nr * tile.depth * 4, row_panels), share_step = ceil_div(share, steps);
+  const int64_t share = ceil_div(shape.nr * tile.depth * 4, row_panels), share_step = ceil_div(share, steps);
   // Tiles below one another are one call, for a short tile takes hardly longer than a call: all of them where rows are
   // inside, else as many as leave their rows of A near. A scratch tile serves one at a time.
   const int64_t fit = std::max<int64_t>(1, kTallBytes / (s.tile_rows * steps * 4));
-  const int64_t group = s.by_tile() ? 1 : rows_outside ? std::min(fit, row_panels) : row_panels;
+  // In twos where a panel has the rows of two.
+  const int64_t group = s.by_tile() ? 1 : rows_outside ? std::min((fit + 1) / 2 * 2, row_panels) : row_panels;
   const int64_t whole = rows / s.tile_rows;
   for (int64_t above = 0; above < row_panels; above += group)
     for (int64_t q = 0; q < col_panels; ++q) {
-      const int64_t below = std::min(row_panels, above + group), col = q * k.nr;
+      const int64_t below = std::min(row_panels, above + group), col = q * shape.nr;
       const bool last_panel = q + 1 == col_panels;
       for (int64_t r = above; r < below; r += tile.count) {
         const int64_t row = r * s.tile_rows;
         tile.count = static_cast<int32_t>(r < whole ? std::min(below, whole) - r : 1);
         tile.rows = static_cast<int32_t>(std::min(s.tile_rows, rows - row));
-        tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, cols - col));
-        tile.a =
-            s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at)) : packed_a + row * tile.depth;
+        tile.cols = static_cast<int32_t>(std::min<int64_t>(shape.nr, cols - col));
+        tile.a = s.a_direct ? reinterpret_cast<const float *>(s.a.at(first_row + row, at))
+                            : packed_a + row / shape.a_lines * shape.a_lines * tile.depth + row % shape.a_lines;
         tile.b = s.b_direct ? reinterpret_cast<const float *>(s.b.at(at, first_col + col))
                             : packed_panel(run, step, part.col_from + q, block);
         tile.ahead = reinterpret_cast<const char *>(tile.a);
@@ -406,7 +415,7 @@ void compute_block(const Run &run, const Step &step, const Part &part, int64_t b
         const int64_t next_row = r + tile.count < below ? r + tile.count : last_panel ? below : above;
         const int64_t next_col = r + tile.count < below ? q : last_panel ? 0 : q + 1;
         const bool more = next_row < row_panels && !(s.by_tile() && !ends);
-        tile.next_c = more && !tile.stream ? to.at(next_row * s.tile_rows, next_col * k.nr) : nullptr;
+        tile.next_c = more && !tile.stream ? to.at(next_row * s.tile_rows, next_col * shape.nr) : nullptr;
         const float *const from =
             reinterpret_cast<const float *>(s.by_tile() ? part.into.data : part.into.at(row, col));
         tile.from = adds ? from : nullptr;
@@ -430,7 +439,7 @@ void compute(const Run &run, const Step &step, int64_t task, int32_t slot) {
   part.first_row = s.first_row(row_task);
   part.col_from = step.panels * col_task / s.col_tasks;
   part.col_to = step.panels * (col_task + 1) / s.col_tasks;
-  const int64_t nr = kernels().nr;
+  const int64_t nr = s.shape->nr;
   const int64_t row = part.first_row, rows = s.first_row(row_task + 1) - row;
   const int64_t col = (step.col + part.col_from) * nr;
   const int64_t cols = std::min(s.c.cols, (step.col + part.col_to) * nr) - col;
@@ -628,15 +637,15 @@ void run_small(const Product &p) {
   tile.c_stride = p.c.row_stride;
   tile.c_type = DType::f32;
   tile.count = 1;
-  tile.a_below = 0;
+  tile.a_below[0] = tile.a_below[1] = 0;
   tile.next_c = nullptr;
   tile.stream = false;
   tile.ahead_step = 0;
-  const int64_t height = p.c.rows <= k.mr ? p.c.rows : ceil_div(p.c.rows, ceil_div(p.c.rows, k.mr));
+  const int64_t height = p.c.rows <= k.tall.mr ? p.c.rows : ceil_div(p.c.rows, ceil_div(p.c.rows, k.tall.mr));
   for (int64_t row = 0; row < p.c.rows; row += height)
-    for (int64_t col = 0; col < p.c.cols; col += k.nr) {
+    for (int64_t col = 0; col < p.c.cols; col += k.tall.nr) {
       tile.rows = static_cast<int32_t>(std::min(height, p.c.rows - row));
-      tile.cols = static_cast<int32_t>(std::min<int64_t>(k.nr, p.c.cols - col));
+      tile.cols = static_cast<int32_t>(std::min<int64_t>(k.tall.nr, p.c.cols - col));
       tile.c = p.c.at(row, col);
       tile.from_stride = p.c.row_stride;
       tile.from = p.add ? reinterpret_cast<const float *>(tile.c) : nullptr;
@@ -669,15 +678,17 @@ Plan plan_product(const Product &p) {
 }
 
 void explain_product(const Product &p, const Plan &plan, dxdw_plan *out) {
-  out->tiles = ceil_div(p.c.rows, kernels().mr) * ceil_div(p.c.cols, kernels().nr);
   if (plan.variant == kVariantSmall) {
-    snprintf(out->kernel, sizeof out->kernel, "fma %dx%d, small", kernels().mr, kernels().nr);
+    const TileShape &shape = kernels().tall;
+    out->tiles = ceil_div(p.c.rows, shape.mr) * ceil_div(p.c.cols, shape.nr);
+    snprintf(out->kernel, sizeof out->kernel, "fma %dx%d, small", shape.mr, shape.nr);
     snprintf(out->why, sizeof out->why, "at most %lld multiply-adds: all operands in place, no threads, no scratch",
              (long long)kSmall);
     return;
   }
   const Blocks s = cut(p, Finish::direct, plan.threads);
-  snprintf(out->kernel, sizeof out->kernel, "%s %dx%d%s%s", s.pairs ? "bf16-pairs" : "fma", kernels().mr, kernels().nr,
+  out->tiles = s.row_panels * s.col_panels;
+  snprintf(out->kernel, sizeof out->kernel, "%s %dx%d%s%s", s.pairs ? "bf16-pairs" : "fma", s.shape->mr, s.shape->nr,
            s.a_direct ? ", A in place" : ", A packed", s.b_direct ? ", B in place" : ", B packed");
   const char *finish = s.finish == Finish::direct
                            ? "results go straight to the output"

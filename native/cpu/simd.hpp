@@ -114,6 +114,8 @@ constexpr bool kFused = true;
 constexpr int kLanes = 16;
 // 28 accumulators, 2 vectors of B, 1 broadcast: 31 of 32 registers.
 constexpr int kTileRows = 14, kTileVectors = 2;
+// 24 accumulators, 4 vectors of B, 1 broadcast: fewer loads and instructions for each product.
+constexpr int kWideRows = 6, kWideVectors = 4;
 
 typedef __m512 Vec;
 
@@ -250,6 +252,7 @@ constexpr bool kFused = true;
 constexpr int kLanes = 8;
 // 12 accumulators, 2 vectors of B, 1 broadcast: 15 of 16 registers.
 constexpr int kTileRows = 6, kTileVectors = 2;
+constexpr int kWideRows = kTileRows, kWideVectors = kTileVectors;
 
 typedef __m256 Vec;
 
@@ -331,6 +334,7 @@ constexpr bool kFused = true;
 constexpr int kLanes = 4;
 // 24 accumulators, 2 vectors of B, 1 broadcast: 27 of 32 registers.
 constexpr int kTileRows = 12, kTileVectors = 2;
+constexpr int kWideRows = kTileRows, kWideVectors = kTileVectors;
 
 typedef float32x4_t Vec;
 
@@ -427,6 +431,7 @@ constexpr char kName[] = "baseline";
 constexpr bool kFused = false;
 // 8 accumulators, 2 vectors of B, 1 broadcast, products: 16 registers.
 constexpr int kTileRows = 4, kTileVectors = 2;
+constexpr int kWideRows = kTileRows, kWideVectors = kTileVectors;
 constexpr int kLanes = 4;
 
 typedef float Vec __attribute__((vector_size(16)));
@@ -504,7 +509,7 @@ DXDW_INLINE Vec v_scale(Vec v, Vec n) {
 }
 #endif
 
-constexpr int kTileCols = kTileVectors * kLanes;
+constexpr int kTileCols = kTileVectors * kLanes, kWideCols = kWideVectors * kLanes;
 
 // One float as the level rounds a multiply-add.
 DXDW_INLINE float s_fma(float a, float b, float c) { return kFused ? __builtin_fmaf(a, b, c) : c + a * b; }

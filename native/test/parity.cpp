@@ -29,7 +29,10 @@ void product(Random *random, const Memory &memory) {
   c.t = random_size(random);
   c.k = random_size(random);
   c.n = random_size(random);
-  if (random->one_in(10)) {  // contractions beyond one block
+  if (random->one_in(12)) {  // rows of C beyond those for which B is read in place
+    int64_t *rows = c.function == DXDW_DW ? &c.k : &c.t;
+    *rows = random->between(440, 700);
+  } else if (random->one_in(10)) {  // contractions beyond one block
     int64_t *length = c.function == DXDW_Y ? &c.k : c.function == DXDW_DX ? &c.n : &c.t;
     *length = random->between(500, 1600);
   }
@@ -78,8 +81,8 @@ void ragged_slices(const Memory &memory) {
 }
 
 // Ways through a product that random sizes seldom take. Guards against steps left out or taken twice where a tile's
-// results leave within its last two steps, rows lost between tasks that begin within a micro-tile, and a wrong operand
-// packed.
+// results leave within its last two steps, rows lost between tasks that begin within a micro-tile, a wrong operand
+// packed, and edges of wide micro-tiles, of which two share a panel of packed rows.
 void chosen_products(const Memory &memory) {
   ProductCase c;
   const auto run_as = [&](Type in, Type out, int64_t t, int64_t k, int64_t n) {
@@ -98,11 +101,26 @@ void chosen_products(const Memory &memory) {
   c.accumulate = DXDW_ASSIGN;
   run_as(Type::f32, Type::f32, 33001, 3, 64);
   run_as(Type::bf16, Type::bf16, 66001, 4, 64);
+  run_as(Type::f32, Type::f32, 66001, 3, 32);
   // Pairs of which W is the smaller operand, and the larger.
   for (const int64_t t : {99, 440, 450}) run_as(Type::bf16, Type::bf16, t, 70, 98);
   run_as(Type::bf16, Type::bf16, 90, 70, 200);
+  // Wide micro-tiles: more rows than B is read in place for, by 0 to 11 more than a panel of A has; columns that leave
+  // each number of vectors, whole or not; A in place, and packed.
+  int64_t more = 0;
+  for (const int32_t function : {DXDW_Y, DXDW_DW})
+    for (const Type in : kTypes)
+      for (const int64_t depth : {1, 2, 3, 8, 31, 64, 530})
+        for (const int64_t cols : {33, 48, 49, 64, 65, 79, 96, 97, 128, 190}) {
+          c.function = function;
+          c.accumulate = more % 2 == 0 ? DXDW_ASSIGN : DXDW_ADD;
+          const int64_t rows = 648 + more++ % 12;
+          const Type out = more % 3 == 0 ? in : Type::f32;
+          function == DXDW_Y ? run_as(in, out, rows, depth, cols) : run_as(in, out, depth, rows, cols);
+        }
   // Rows of dW that threads share evenly.
   c.function = DXDW_DW;
+  c.accumulate = DXDW_ASSIGN;
   for (const int32_t threads : {2, 3, 16}) {
     CHECK_OK(dxdw_set_threads(threads));
     for (const int64_t rows : {20, 57, 113, 256}) run_as(Type::bf16, Type::f32, 1030, rows, 150);
