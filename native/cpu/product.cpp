@@ -42,8 +42,9 @@ constexpr int64_t kWorkPerThread = 1 << 18;
 constexpr double kPackedAgain = 1.02;
 // Rows of A in place need not fit a cache: so many multiply-adds a task, of so many rows at most.
 constexpr int64_t kWorkPerTask = 1 << 20, kMostRows = 1024;
-// An operand is worth packing when each of its elements is used by more micro-tiles than this.
-constexpr int64_t kDirectUses = 32;
+// An operand is worth packing when each of its elements is used by more micro-tiles than this. Pairs of a B in place are
+// made anew for each.
+constexpr int64_t kDirectUses = 32, kDirectUsesOfPairs = 8;
 // The same of B where its rows meet in one set of the first-level cache.
 constexpr int64_t kDirectUsesColliding = 8;
 // The same of A where neither its rows nor its steps stand side by side, or where its steps meet in one set of the
@@ -190,7 +191,9 @@ Blocks cut(const Product &p, Finish split_finish, int32_t threads) {
              s.c.row_stride * size_of(s.c.type) % alignment == 0;
   const int64_t tiles_down = ceil_div(s.c.rows, k.tall.mr), tiles_across = ceil_div(s.c.cols, k.tall.nr);
   const bool few = tiles_down <= kNearRowUses && tiles_across <= kNearColUses && s.a.row_stride == 1;
-  const int64_t uses_of_b = collide(s.b, s.b.row_stride) ? kDirectUsesColliding : kDirectUses;
+  const int64_t uses_of_b = collide(s.b, s.b.row_stride) ? kDirectUsesColliding
+                            : s.pairs                    ? kDirectUsesOfPairs
+                                                         : kDirectUses;
   s.b_direct = false;
   // Where one operand of pairs has to be packed, it is the smaller one.
   const bool a_stays = s.pairs && s.c.rows > s.c.cols && a_readable_in_place(s) && tiles_across <= uses_in_place(s.a);
