@@ -100,19 +100,21 @@ struct Kernels {
   bool fused;       // multiply-add rounds once
   bool bf16_pairs;  // the pair kernels exist
 
-  // Wide tiles are for more columns than tall ones have, by the micro-kernels that take A anywhere and B in panels. On
-  // some levels they are no others than tall ones.
+  // Wide tiles are for more columns than tall ones have. On some levels they are no others.
   TileShape tall, wide;
 
-  // Micro-kernels by where operands are. B in panels: b_depth = nr. B in place: rows contiguous, and readable in the
-  // tile's own columns only.
-  void (*tile)(const Tile &tile);          // both in panels of tall tiles: a_line = 1, a_depth = a_lines
+  // Micro-kernels by where operands are, for tall tiles where not said otherwise. In panels: a_line = 1 and a_depth =
+  // a_lines, or b_depth = nr, are taken for granted. B in place: rows contiguous, and readable in the tile's own columns
+  // only.
+  void (*tile)(const Tile &tile);          // both in panels
   void (*tile_any_a)(const Tile &tile);    // A anywhere, B in panels
+  void (*tile_wide)(const Tile &tile);     // the same, wide
   void (*tile_near_ab)(const Tile &tile);  // A with a_line = 1, B in place
   void (*tile_any_ab)(const Tile &tile);   // A anywhere, B in place
   // The same for pairs; B in place is two rows of bfloat16 at each step.
   void (*tile_pairs)(const Tile &tile);
   void (*tile_pairs_any_a)(const Tile &tile);
+  void (*tile_pairs_wide)(const Tile &tile);
   void (*tile_pairs_near_ab)(const Tile &tile);
 
   // rows x cols elements between any two types and strides, one rounding; the same type moves bits.

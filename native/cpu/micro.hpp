@@ -252,11 +252,12 @@ DXDW_INLINE bool ends_by_row(const Tile &t, int last) {
   return t.c_type == DType::f32 || (Op::kNormal && V % 2 == 0 && t.c_type == DType::bf16 && t.from == nullptr);
 }
 
-// R rows of V vectors, the last of which has `last` live lanes. Panel: B is one.
-template <typename Op, template <int> typename A, bool Panel, int R, int V>
+// R rows of V vectors, the last of which has `last` live lanes. Columns: of a panel of B, or 0 where B is in place.
+template <typename Op, template <int> typename A, int Columns, int R, int V>
 __attribute__((noinline)) void micro(const Tile &t, int last) {
   A<R> a(t);
-  const int64_t b_depth = std::is_same_v<A<R>, PanelRows<R>> ? kTileCols : t.b_depth;
+  constexpr bool Panel = Columns != 0;
+  const int64_t b_depth = Panel ? Columns : t.b_depth;
   const float *b = t.b;
   // Unrolled whole, or the accumulators would live in memory.
   Vec acc[R][V];
@@ -305,23 +306,24 @@ __attribute__((noinline)) void micro(const Tile &t, int last) {
 typedef void (*Micro)(const Tile &, int);
 
 // micro for 1 .. Vectors vectors, and as many rows as tiles of so many have, as a table.
-template <typename Op, template <int> typename A, bool Panel, int Vectors>
+template <typename Op, template <int> typename A, int Columns, int Vectors>
 struct Micros {
   Micro of[Vectors][kTileRows];
-  constexpr Micros() : of() { fill<1, kTileRows>(); }
+  static constexpr int kRows = Vectors > kTileVectors ? kWideRows : kTileRows;
+  constexpr Micros() : of() { fill<1, kRows>(); }
   template <int V, int R>
   constexpr void fill() {
-    of[V - 1][R - 1] = micro<Op, A, Panel, R, V>;
+    of[V - 1][R - 1] = micro<Op, A, Columns, R, V>;
     if constexpr (R > 1)
       fill<V, R - 1>();
     else if constexpr (V < Vectors)
-      fill<V + 1, (V < kTileVectors ? kTileRows : kWideRows)>();
+      fill<V + 1, kRows>();
   }
 };
 
-template <typename Op, template <int> typename A, bool Panel, int Vectors>
+template <typename Op, template <int> typename A, int Columns, int Vectors>
 void tile_of(const Tile &first) {
-  static constexpr Micros<Op, A, Panel, Vectors> micros;
+  static constexpr Micros<Op, A, Columns, Vectors> micros;
   const int vectors = (first.cols + kLanes - 1) / kLanes, last = first.cols - (vectors - 1) * kLanes;
   const Micro micro = micros.of[vectors - 1][first.rows - 1];
   if (first.count == 1) return micro(first, last);

@@ -341,9 +341,9 @@ void end(const Blocks &s, const Matrix &target, const Matrix &into) {
 
 void (*micro_of(const Blocks &s))(const Tile &) {
   const Kernels &k = kernels();
-  const bool any_a = s.a_direct || s.shape == &k.wide;
-  if (s.pairs) return s.b_direct ? k.tile_pairs_near_ab : any_a ? k.tile_pairs_any_a : k.tile_pairs;
-  if (!s.b_direct) return any_a ? k.tile_any_a : k.tile;
+  if (s.shape == &k.wide) return s.pairs ? k.tile_pairs_wide : k.tile_wide;
+  if (s.pairs) return s.b_direct ? k.tile_pairs_near_ab : s.a_direct ? k.tile_pairs_any_a : k.tile_pairs;
+  if (!s.b_direct) return s.a_direct ? k.tile_any_a : k.tile;
   return !s.a_direct || s.a.row_stride == 1 ? k.tile_near_ab : k.tile_any_ab;
 }
 
