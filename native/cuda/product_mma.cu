@@ -12,7 +12,8 @@
 //   large, contraction outer: line k of 128 = 16 chunks     c stands at c ^ (k % 8)
 //   small, contraction inner: line r of 64 k = 8 chunks     c stands at c ^ (r % 8)
 //   small, contraction outer: line k of 32 = 4 chunks       c stands at c ^ (k / 2 % 4)
-// Lines that start on 16 bytes arrive by whole chunks; all others element by element. Both ways give the same bits.
+// Lines that start on 16 bytes arrive by chunks, of which those that are not whole and all other lines come element by
+// element: nothing outside an operand is read. Both ways give the same bits.
 #include "tiled.cuh"
 
 namespace dxdw {
@@ -71,6 +72,12 @@ __device__ __forceinline__ void multiply<__half>(float (&c)[4], const uint32_t (
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+__device__ __forceinline__ void store_chunk(uint32_t shared, const uint4 &chunk) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(chunk.x), "r"(chunk.y), "r"(chunk.z),
+               "r"(chunk.w)
+               : "memory");
+}
+
 // Fills one operand's stages, step after step, with lines [first_line, +tile) and some k each; what lies outside is 0. A
 // thread's chunks, or elements, are the same in every step, so that addresses only advance.
 template <bool kInner, typename S>
@@ -83,11 +90,11 @@ struct Filler {
   static constexpr int kChunkHop = S::kThreads / kLineChunks;
   static constexpr int kElementHop = S::kThreads / (kLineChunks * 8);
 
-  const uint16_t *any, *at;
+  const uint16_t *at;
   int64_t hop, advance;
   int line, k;     // of the first, in the tile and the step
   int lines_left;  // from `line` on
-  bool by_chunks;
+  bool by_chunks, whole_lines;  // by chunks, of lines that are all inside
 
   __device__ __forceinline__ Filler(const StridedOperand &o, bool chunks, int64_t first_line, int64_t first_k)
       : by_chunks(chunks) {
@@ -99,11 +106,11 @@ struct Filler {
       line = kInner ? thread / S::kStep : thread % S::kTile;
       k = kInner ? thread % S::kStep : thread / S::kTile;
     }
-    any = reinterpret_cast<const uint16_t *>(o.data);
-    at = any + (first_line + line) * o.line_stride + (first_k + k) * o.k_stride;
+    at = reinterpret_cast<const uint16_t *>(o.data) + (first_line + line) * o.line_stride + (first_k + k) * o.k_stride;
     hop = (by_chunks ? kChunkHop : kElementHop) * (kInner ? o.line_stride : o.k_stride);
     advance = S::kStep * o.k_stride;
     lines_left = static_cast<int>(max(int64_t{0}, min(int64_t{S::kTile}, o.lines - first_line - line)));
+    whole_lines = by_chunks && o.lines - first_line >= S::kTile;
   }
 
   // Not 0, and known only when all is that a fill starts from.
@@ -117,17 +124,35 @@ struct Filler {
     return row * kPitch + (chunk ^ (kLineChunks >= 8 ? row % 8 : row / 2 % 4)) * 16;
   }
 
+  // Past the registers, if all of the chunk lies inside. Else what does is read at once and the rest is 0; the barrier
+  // behind the wait for the other copies orders these writes too.
+  __device__ __forceinline__ static void copy_chunk(uint32_t to, const uint16_t *from, int inside) {
+    if (inside == 8) {
+      copy_async_16(to, from);
+      return;
+    }
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t low = 2 * i < inside ? from[2 * i] : 0, high = 2 * i + 1 < inside ? from[2 * i + 1] : 0;
+      words[i] = low | high << 16;
+    }
+    store_chunk(to, make_uint4(words[0], words[1], words[2], words[3]));
+  }
+
   __device__ __forceinline__ void fill(uint32_t stage, int64_t step_left) {
     const int k_left = static_cast<int>(min(int64_t{S::kStep}, step_left)) - k;
-    if (by_chunks) {
+    if (whole_lines && step_left >= S::kStep) {
+#pragma unroll
+      for (int i = 0; i < kChunks; ++i) copy_async_16(stage + offset(line, k) + i * kChunkHop * kPitch, at + i * hop);
+    } else if (by_chunks) {
       const uint32_t to = stage + offset(line, k);
       // Neighbours of a chunk that lie inside.
       const int inside = max(0, min(8, kInner ? k_left : lines_left));
 #pragma unroll
-      for (int i = 0; i < kChunks; ++i) {
-        const int bytes = i * kChunkHop < (kInner ? lines_left : k_left) ? inside * 2 : 0;
-        copy_async_16(to + i * kChunkHop * kPitch, bytes == 0 ? any : at + i * hop, bytes);
-      }
+      for (int i = 0; i < kChunks; ++i)
+        copy_chunk(to + i * kChunkHop * kPitch, at + i * hop,
+                   i * kChunkHop < (kInner ? lines_left : k_left) ? inside : 0);
     } else {
 #pragma unroll 1
       for (int first = 0; first < kElements; first += S::kAhead) {
@@ -157,10 +182,7 @@ struct Filler {
   }
   __device__ __forceinline__ void store(uint32_t stage, const uint4 (&words)[kChunks]) const {
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i)
-      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(stage + offset(line, k) + i * kChunkHop * kPitch),
-                   "r"(words[i].x), "r"(words[i].y), "r"(words[i].z), "r"(words[i].w)
-                   : "memory");
+    for (int i = 0; i < kChunks; ++i) store_chunk(stage + offset(line, k) + i * kChunkHop * kPitch, words[i]);
   }
 };
 

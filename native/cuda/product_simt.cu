@@ -95,8 +95,16 @@ struct Copier {
     if (vectors) {
 #pragma unroll
       for (int i = 0; i < R / 4; ++i) {
-        const int bytes = kWhole ? 16 : i * kVectorHop < k_inside ? min(4, lines_inside) * 4 : 0;
-        copy_async_16(first + i * (kVectorHop * kPitch * 4), kWhole || bytes > 0 ? from : any, bytes);
+        const uint32_t four = first + i * (kVectorHop * kPitch * 4);
+        if (kWhole || (i * kVectorHop < k_inside && lines_inside >= 4)) {
+          copy_async_16(four, from);
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const bool inside = i * kVectorHop < k_inside && e < lines_inside;
+            copy_async_4(four + e * 4, inside ? from + e : any, inside);
+          }
+        }
         from += hop;
       }
     } else if (k_inner) {

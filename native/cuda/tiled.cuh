@@ -74,12 +74,13 @@ inline dim3 grid_of_tiles(const gpu::ProductPlan &p) {
 
 // ---- Copies to shared memory that run beside the arithmetic (capability 8.0) ----
 
-// 16 bytes of which the first `bytes` come from memory and the rest are 0.
-__device__ __forceinline__ void copy_async_16(uint32_t shared, const void *global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes));
+// 16 bytes, all of which must lie inside the operand: to be told that fewer are wanted does not keep the copy from
+// naming memory that is nobody's.
+__device__ __forceinline__ void copy_async_16(uint32_t shared, const void *global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global));
 }
 
-// 4 bytes, or 0.
+// 4 bytes, or 0; either way the address must be that of an element.
 __device__ __forceinline__ void copy_async_4(uint32_t shared, const void *global, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(inside ? 4 : 0));
 }

@@ -24,12 +24,13 @@ bool on_gpu = false;
 // Few cases: for sanitizers and emulators.
 bool brief = false;
 
-// A stretch of host memory and its copy on the GPU, at the same distance from 256 bytes, between guards.
+// A stretch of host memory and its copy on the GPU, at the same distance from 256 bytes, between guards; or with nothing
+// behind, so that memcheck sees a read beyond it.
 class Copied {
  public:
   static constexpr int64_t kGuard = 256;
 
-  Copied(char *low, char *high) : low_(low), high_(high) {
+  Copied(char *low, char *high, bool nothing_behind) : low_(low), high_(high), behind_(nothing_behind ? 0 : kGuard) {
     image_.assign(static_cast<size_t>(bytes()), 0x5A);
     memcpy(image_.data() + lead(), low, static_cast<size_t>(high - low));
     void *address = nullptr;
@@ -55,15 +56,17 @@ class Copied {
 
  private:
   int64_t lead() const { return kGuard + static_cast<int64_t>(reinterpret_cast<uintptr_t>(low_) % kGuard); }
-  int64_t bytes() const { return (lead() + (high_ - low_) + 2 * kGuard) / 4 * 4; }
+  int64_t bytes() const { return lead() + (high_ - low_) + behind_; }
+  // As float16 elements, whose bits are carried: no type is smaller.
   void copy(char *from, int32_t from_device, char *to, int32_t to_device) const {
-    int64_t shape[] = {bytes() / 4};
-    const dxdw_tensor source = {from, from_device, 0, 1, DXDW_INT, 32, 1, shape, nullptr, 0};
-    const dxdw_tensor destination = {to, to_device, 0, 1, DXDW_INT, 32, 1, shape, nullptr, 0};
+    int64_t shape[] = {bytes() / 2};
+    const dxdw_tensor source = {from, from_device, 0, 1, DXDW_FLOAT, 16, 1, shape, nullptr, 0};
+    const dxdw_tensor destination = {to, to_device, 0, 1, DXDW_FLOAT, 16, 1, shape, nullptr, 0};
     CHECK_OK(dxdw_copy(&source, &destination, nullptr));
   }
 
   char *low_, *high_, *device_;
+  int64_t behind_;
   std::vector<char> image_;
 };
 
@@ -98,8 +101,10 @@ int32_t call_on_gpu(int32_t function, dxdw_tensor *all, int count, const dxdw_op
     }
     stretches.push_back({low, high});
   }
+  static int calls = 0;
+  const bool nothing_behind = ++calls % 2 == 0;
   std::vector<std::unique_ptr<Copied>> copies;
-  for (const auto &stretch : stretches) copies.emplace_back(new Copied(stretch.first, stretch.second));
+  for (const auto &stretch : stretches) copies.emplace_back(new Copied(stretch.first, stretch.second, nothing_behind));
   for (int i = 0; i < count; ++i) {
     dxdw_tensor &t = all[i];
     if (t.ndim < 0) continue;

@@ -4,6 +4,7 @@
 //
 // reduced: few cases, for running under compute-sanitizer, as native/bench/NOTES.md tells; every call is lent a workspace
 // full of NaN then, because initcheck does not see what TMA writes. Parts: see kParts at the end; none named = all.
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -104,17 +105,32 @@ double roundoff(Type type) { return type == Type::f32 ? 0x1p-24 : type == Type::
 
 constexpr int64_t kGuard = 512;
 
+// Do operands that are laid out from now on end with their allocation, which has just their size? Then memcheck sees a
+// read beyond them, which a guard behind would hide; with the guard a write there is seen without any tool. Both are wanted
+// of every product.
+bool nothing_behind = false;
+
+struct NothingBehind {
+  explicit NothingBehind(bool wanted) { nothing_behind = wanted; }
+  ~NothingBehind() { nothing_behind = false; }
+};
+
 struct Operand {
   Type type = Type::f32;
   std::vector<int64_t> shape, strides;
   int64_t lowest = 0;  // byte offset of element 0 in the image
   std::vector<char> image;
   char *device = nullptr;
+  bool own_allocation = false;  // from the runtime itself, not from the library's pool
 
   Operand() = default;
   Operand(const Operand &) = delete;
   ~Operand() {
-    if (device != nullptr) dxdw_memory_free(0, device, nullptr);
+    if (device == nullptr) return;
+    if (own_allocation)
+      cudaFree(device);
+    else
+      dxdw_memory_free(0, device, nullptr);
   }
 
   int64_t count() const {
@@ -145,7 +161,9 @@ struct Operand {
       (reach < 0 ? low : high) += reach;
     }
     lowest = kGuard + (shift - low) * size_of(type);
-    image.assign(static_cast<size_t>(lowest + (high + 1) * size_of(type) + kGuard), static_cast<char>(0xFF));
+    own_allocation = nothing_behind;
+    image.assign(static_cast<size_t>(lowest + (high + 1) * size_of(type) + (own_allocation ? 0 : kGuard)),
+                 static_cast<char>(0xFF));
   }
   void fill(Random *random, bool integers) {
     const int64_t n = count();
@@ -154,7 +172,10 @@ struct Operand {
   void upload() {
     if (device == nullptr) {
       void *made;
-      OK(dxdw_memory_allocate(0, image.size(), nullptr, &made));
+      if (own_allocation)
+        CHECK(cudaMalloc(&made, image.size()) == cudaSuccess, "cudaMalloc of %zu bytes", image.size());
+      else
+        OK(dxdw_memory_allocate(0, image.size(), nullptr, &made));
       device = static_cast<char *>(made);
     }
     bytes_copy(image.data(), DXDW_CPU, device, DXDW_CUDA);
@@ -230,9 +251,10 @@ void describe(const ProductCase &c, const char *what) {
   snprintf(
       context, sizeof context,
       "%s: function %d t %lld k %lld n %lld %s->%s accumulate %d precision %d split %d det %d friendly %d integers %d "
-      "seed %llu",
+      "seed %llu%s",
       what, c.function, (long long)c.t, (long long)c.k, (long long)c.n, name_of(c.in), name_of(c.out), c.accumulate,
-      c.precision, c.split, c.deterministic, c.friendly, c.integers, (unsigned long long)c.seed);
+      c.precision, c.split, c.deterministic, c.friendly, c.integers, (unsigned long long)c.seed,
+      nothing_behind ? ", nothing behind" : "");
 }
 
 struct Products {
@@ -394,14 +416,19 @@ void part_parity() {
       c.deterministic = static_cast<int32_t>(random.between(0, 1));
     }
     c.seed = static_cast<uint64_t>(i) + 1;
-    describe(c, "parity");
-    Products p;
-    prepare(c, &p);
-    const Forcing forcing(i / 3);
-    call(c, &p);
-    fetch(&p);
-    check_against_host(c, &p);
-    const char *kernel = p.plan.kernel;
+    dxdw_plan plan = {};
+    for (bool nothing : {false, true}) {
+      const NothingBehind behind(nothing);
+      describe(c, "parity");
+      Products p;
+      prepare(c, &p);
+      const Forcing forcing(i / 3);
+      call(c, &p);
+      fetch(&p);
+      check_against_host(c, &p);
+      plan = p.plan;
+    }
+    const char *kernel = plan.kernel;
     ++kernels[kernel[0] == 's'                            ? 0
               : kernel[0] == 'm'                          ? 1
               : strncmp(kernel, "hopper_tf32", 11) == 0   ? 3
@@ -417,7 +444,7 @@ void part_parity() {
 // results must be exact.
 void part_small() {
   const int64_t depths[] = {1, 8, 31, 63, 64, 65, 127, 128, 129, 200, 504, 512};
-  const int64_t extents[] = {1, 15, 31, 32, 33, 64, 70};
+  const int64_t extents[] = {1, 2, 15, 31, 32, 33, 64, 70};
   const int rounds = reduced ? 1 : 12;
   int cases = 0, whole = 0;
   for (int64_t depth : depths)
@@ -425,7 +452,7 @@ void part_small() {
       Random random{static_cast<uint64_t>(depth) * 1000 + static_cast<uint64_t>(i)};
       ProductCase c;
       c.function = i % 3;
-      const auto extent = [&] { return extents[random.between(0, 6)]; };
+      const auto extent = [&] { return extents[random.between(0, sizeof extents / sizeof extents[0] - 1)]; };
       c.t = extent(), c.k = extent(), c.n = extent();
       (c.function == DXDW_Y ? c.k : c.function == DXDW_DX ? c.n : c.t) = depth;
       if (depth == 64 && i % 2 == 0) c.t = c.k = c.n = 64;
@@ -439,15 +466,34 @@ void part_small() {
         c.deterministic = static_cast<int32_t>(random.between(0, 1));
       }
       c.seed = static_cast<uint64_t>(i) + 40;
-      describe(c, "small");
-      Products p;
-      prepare(c, &p);
-      call(c, &p);
-      fetch(&p);
-      check_against_host(c, &p);
-      ++cases;
-      whole += strncmp(p.plan.kernel, "mma_32x32", 9) == 0 && depth == 64 && c.t == 64 && c.k == 64 && c.n == 64;
+      for (bool nothing : {false, true}) {
+        const NothingBehind behind(nothing);
+        describe(c, "small");
+        Products p;
+        prepare(c, &p);
+        call(c, &p);
+        fetch(&p);
+        check_against_host(c, &p);
+        ++cases;
+        whole += strncmp(p.plan.kernel, "mma_32x32", 9) == 0 && depth == 64 && c.t == 64 && c.k == 64 && c.n == 64;
+      }
     }
+  // Chunks that are not whole, on allocations that are shorter than one.
+  for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW})
+    for (int64_t t : {1, 3})
+      for (int64_t n : {1, 2, 7}) {
+        const NothingBehind behind(true);
+        ProductCase c;
+        c.function = function, c.t = t, c.k = 1, c.n = n, c.in = Type::bf16, c.out = Type::f32;
+        c.dense = true, c.integers = true;
+        describe(c, "tiny");
+        Products p;
+        prepare(c, &p);
+        call(c, &p);
+        fetch(&p);
+        check_against_host(c, &p);
+        ++cases;
+      }
   printf("small: %d cases, %d of whole tiles and one stage\n", cases, whole);
   CHECK(whole > 0, "no small product took the way through registers");
 }
@@ -503,9 +549,13 @@ void part_exact() {
       c.deterministic = static_cast<int32_t>(random.between(0, 1));
     }
     c.seed = static_cast<uint64_t>(i) + 7;
+    // Of the two products, each other case one ends with its allocation.
     describe(c, "exact");
     Products fast, plain;
-    prepare(c, &fast);
+    {
+      const NothingBehind behind(i / 3 % 2 == 1);
+      prepare(c, &fast);
+    }
     {
       const Forcing forcing(forced);
       call(c, &fast);
@@ -521,7 +571,10 @@ void part_exact() {
     ProductCase other = c;
     other.precision = DXDW_PRECISION_EXACT;
     other.split = 1;
-    prepare(other, &plain);
+    {
+      const NothingBehind behind(i / 3 % 2 == 0);
+      prepare(other, &plain);
+    }
     call(other, &plain);
     fetch(&plain);
     for (int j = 0; j < 4; ++j) {
@@ -647,6 +700,7 @@ void part_slices() {
     c.split = static_cast<int32_t>(random.between(2, c.t < 12 ? c.t : 12));
     c.friendly = random.one_in(2);
     c.seed = static_cast<uint64_t>(i) + 3;
+    const NothingBehind behind(i / 3 % 2 == 1);
     describe(c, "slices");
     Products whole;
     prepare(c, &whole);
@@ -877,6 +931,7 @@ void part_batch() {
       describe(c, "ways");
       std::vector<float> first;
       for (size_t way = 0; way < sizeof kForced / sizeof kForced[0]; ++way) {
+        const NothingBehind behind(way % 2 == 1);
         Products p;
         prepare(c, &p);
         const Forcing forcing(static_cast<int>(way));
@@ -918,6 +973,7 @@ void part_weighted() {
     const int64_t step = friendly ? 1 : random.between(1, 2);
     snprintf(context, sizeof context, "weighted: case %d, %s->%s %s, [%lld, %lld, %lld]", i, name_of(in), name_of(out),
              backward ? "backward" : "forward", (long long)outer, (long long)rows, (long long)d);
+    const NothingBehind behind(i / 3 % 2 == 1);
     Operand x, w, g, gx, gw;
     const int64_t shift = friendly ? 0 : random.between(0, 3);
     x.lay_out(in, {outer, rows, d}, {rows * pitch * step + (random.one_in(2) ? 0 : unit), pitch * step, step}, shift);
@@ -1002,6 +1058,7 @@ void part_copies() {
     const int64_t rows = random.between(1, 60), cols = random.between(1, 60);
     snprintf(context, sizeof context, "copies: case %d, %s->%s [%lld, %lld]", i, name_of(from), name_of(to),
              (long long)rows, (long long)cols);
+    const NothingBehind behind(i / 3 % 2 == 1);
     Operand source, target;
     lay_out_matrix(&source, &random, from, rows, cols, true, false);
     lay_out_matrix(&target, &random, to, rows, cols, false, random.one_in(3));
