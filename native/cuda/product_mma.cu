@@ -92,8 +92,8 @@ struct Filler {
 
   const uint16_t *at;
   int64_t hop, advance;
-  int line, k;     // of the first, in the tile and the step
-  int lines_left;  // from `line` on
+  int line, k;                  // of the first, in the tile and the step
+  int lines_left;               // from `line` on
   bool by_chunks, whole_lines;  // by chunks, of lines that are all inside
 
   __device__ __forceinline__ Filler(const StridedOperand &o, bool chunks, int64_t first_line, int64_t first_k)

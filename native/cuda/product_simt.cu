@@ -7,7 +7,8 @@
 // operands are copied there two steps ahead, past the registers, 16 bytes at a time where lines lie side by side and
 // start on 16 bytes, else element by element along whichever direction is contiguous. 16-bit operands pass through
 // registers one step ahead, to be widened. Each thread forms 8 x 16, 8 x 8 or 4 x 4 elements, in groups of four rows
-// and columns, and reads four floats at a time: the more elements, the fewer reads for each multiply-add.
+// and columns, and reads four floats at a time: the more elements, the fewer reads for each multiply-add. For
+// 8 x 16 elements, what a k needs is read from shared memory while the k before it is multiplied.
 //
 // Small products, whose time is that of the way to memory and back, take tiles of 16 x 16: all of 64 k is asked for at
 // once, old values of C too, and the launch overlaps the end of the kernel before it.
@@ -20,6 +21,8 @@ namespace {
 
 constexpr int kStep = 16;
 constexpr int kThreads = 256;
+// k's that are unrolled together where reads of shared memory run ahead: of more, the compiler moves them behind again.
+constexpr int kTurn = 4;
 
 // A thread forms M x N elements.
 template <typename T, int M, int N>
@@ -184,8 +187,8 @@ __global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel
     const TileUnit u = tile_unit<S::kTileM, S::kTileN>(p, unit);
     const int64_t steps = (u.length + kStep - 1) / kStep;
     float sum[M][N] = {};
-    const auto multiply = [&](const float *stage, int k) {
-      float a[M], b[N];
+    // A thread's rows and columns of one k.
+    const auto read = [&](const float *stage, int k, float(&a)[M], float(&b)[N]) {
 #pragma unroll
       for (int g = 0; g < kGroupsM; ++g) {
         const float4 four = *reinterpret_cast<const float4 *>(stage + k * S::kPitchA + row_in_tile + g * 32);
@@ -197,6 +200,8 @@ __global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel
             *reinterpret_cast<const float4 *>(stage + S::kFloatsA + k * S::kPitchB + col_in_tile + g * 16);
         b[4 * g] = four.x, b[4 * g + 1] = four.y, b[4 * g + 2] = four.z, b[4 * g + 3] = four.w;
       }
+    };
+    const auto multiply = [&](const float(&a)[M], const float(&b)[N]) {
 #pragma unroll
       for (int j = 0; j < N; ++j)
 #pragma unroll
@@ -206,14 +211,22 @@ __global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel
           sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
         }
     };
+    const auto multiply_one = [&](const float *stage, int k) {
+      float a[M], b[N];
+      read(stage, k, a, b);
+      multiply(a, b);
+    };
+    const auto multiply_few = [&](const float *stage, int depth) {
+#pragma unroll 1
+      for (int k = 0; k < depth; ++k) multiply_one(stage, k);
+    };
     const auto multiply_step = [&](int64_t step, const float *stage) {
       const int depth = static_cast<int>(min(static_cast<int64_t>(kStep), u.length - step * kStep));
       if (depth == kStep) {
 #pragma unroll
-        for (int k = 0; k < kStep; ++k) multiply(stage, k);
+        for (int k = 0; k < kStep; ++k) multiply_one(stage, k);
       } else {
-#pragma unroll 1
-        for (int k = 0; k < depth; ++k) multiply(stage, k);
+        multiply_few(stage, depth);
       }
     };
 
@@ -236,12 +249,45 @@ __global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel
 #pragma unroll
       for (int step = 0; step < S::kStages - 1; ++step) fill(step);
       int reading = 0;
-      for (int64_t step = 0; step < steps; ++step) {
+      const auto next_stage = [&] {
+        const float *const stage = shared + reading * kStageFloats;
+        reading = reading + 1 == S::kStages ? 0 : reading + 1;
+        return stage;
+      };
+      const auto wait_for_stage = [] {
         copy_async_wait<S::kStages - 2>();
         __syncthreads();
-        fill(step + S::kStages - 1);  // into the stage that the step before has left
-        multiply_step(step, shared + reading * kStageFloats);
-        reading = reading + 1 == S::kStages ? 0 : reading + 1;
+      };
+      if constexpr (N == 16) {
+        // Two warps on each quarter of a multiprocessor do not hide how long reads of shared memory take: these run one
+        // k ahead, across stages too. What is read behind the last of all is not used.
+        float a[2][M], b[2][N];
+        const int64_t whole = u.length / kStep;
+        wait_for_stage();
+        const float *stage = next_stage();
+        read(stage, 0, a[0], b[0]);
+        for (int64_t step = 0; step < whole; ++step) {
+          fill(step + S::kStages - 1);  // into the stage that the step before has left
+          const auto read_and_multiply = [&](int k) {
+            read(stage, k + 1, a[(k + 1) % 2], b[(k + 1) % 2]);
+            multiply(a[k % 2], b[k % 2]);
+          };
+#pragma unroll kTurn
+          for (int k = 0; k < kStep - kTurn; ++k) read_and_multiply(k);
+#pragma unroll
+          for (int k = kStep - kTurn; k < kStep - 1; ++k) read_and_multiply(k);
+          wait_for_stage();
+          stage = next_stage();
+          read(stage, 0, a[0], b[0]);
+          multiply(a[1], b[1]);
+        }
+        multiply_few(stage, static_cast<int>(u.length - whole * kStep));
+      } else {
+        for (int64_t step = 0; step < steps; ++step) {
+          wait_for_stage();
+          fill(step + S::kStages - 1);  // into the stage that the step before has left
+          multiply_step(step, next_stage());
+        }
       }
       // The next unit's first copies go to stages that other warps may still read.
       copy_async_wait<0>();

@@ -511,10 +511,13 @@ void part_exact() {
                {2500, 1032, 4104, {160, 0, 0, 0, 0}},  {20000, 256, 520, {256, 0, 1, 0, 0}},
                {20000, 520, 200, {256, 0, 1, 0, 0}}};
   const int all = cases + 3 * static_cast<int>(sizeof large / sizeof large[0]);
-  // And for which float32 multiply-add takes its widest: 8400 x 1000 results of 40 products each.
-  const int64_t wide_simt[][3] = {{8400, 40, 1000}, {8400, 1000, 40}, {40, 8400, 1000}};
+  // And for which float32 multiply-add takes its widest: 8400 x 1000 results of steps of 16 products, and of less than one.
+  const int64_t wide_simt[][3] = {{8400, 40, 1000}, {8400, 1000, 40}, {40, 8400, 1000},
+                                  {8400, 12, 1000}, {8400, 1000, 48}, {31, 8400, 1000}};
+  const int wide = static_cast<int>(sizeof wide_simt / sizeof wide_simt[0]);
   int tiles[5] = {}, simt_tiles[4] = {};
-  for (int i = 0; i < (reduced ? cases : all + 3); ++i) {
+  for (int i = 0; i < all + wide; ++i) {
+    if (reduced && i >= cases && i < all) continue;
     Random random{static_cast<uint64_t>(i) * 1001 + 3};
     ProductCase c;
     c.function = i % 3;
@@ -591,7 +594,7 @@ void part_exact() {
   printf(
       "exact: %d cases; Hopper tiles of 64: %d, 128: %d, 160: %d, 256 columns: %d, of these kept: %d; float32 tiles of "
       "16: %d, 64: %d, 128: %d, 256 columns: %d\n",
-      cases, tiles[0], tiles[1], tiles[2], tiles[3], tiles[4], simt_tiles[0], simt_tiles[1], simt_tiles[2],
+      all + wide, tiles[0], tiles[1], tiles[2], tiles[3], tiles[4], simt_tiles[0], simt_tiles[1], simt_tiles[2],
       simt_tiles[3]);
   if (!reduced)
     for (int count : simt_tiles) CHECK(count > 0, "a tile of float32 multiply-add was never taken");
