@@ -136,6 +136,8 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
     DXDW_TRY(check(product_parts(p, workspace, target, queue.handle), id, "launch of product_parts", detail));
   } else if (p.kernel == gpu::kMma) {
     DXDW_TRY(check(product_mma(p, target, queue.handle), id, "launch of product_mma", detail));
+  } else if (p.fed) {
+    DXDW_TRY(check(product_fed(p, target, queue.handle), id, "launch of product_fed", detail));
   } else {
     DXDW_TRY(check(product_simt(p, target, queue.handle), id, "launch of product_simt", detail));
   }

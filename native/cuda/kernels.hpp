@@ -21,6 +21,8 @@ struct Target {
 // ---- Products: p.work.a . p.work.b, slice by slice, to `target` ----
 
 cudaError_t product_simt(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream);
+// gpu::kSimt where the plan says that tiles are loaded by TMA.
+cudaError_t product_fed(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream);
 cudaError_t product_mma(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream);
 
 // gpu::kTf32 and gpu::kBf16x3; the operands' parts go to the workspace first, where the plan says.

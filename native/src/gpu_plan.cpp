@@ -185,6 +185,13 @@ bool fits_32_bits(const Product &w) {
   return tiles <= kMost / 2 / most(w.split, 1);
 }
 
+// Can TMA walk both operands?
+bool can_be_fed(const ProductPlan &p, const Chip &chip) {
+  const Product &w = p.work;
+  return p.kernel == kSimt && chip.capability == 90 && w.a.type == DType::f32 && w.c.type == DType::f32 &&
+         w.contraction() > 0 && p.a.aligned && p.b.aligned && fits_32_bits(w);
+}
+
 void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   p->tile_m = tile_m;
   p->tile_n = tile_n;
@@ -365,7 +372,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
   p.band = 1;
-  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = false;
+  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = false;
   p.split = 0;
   p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;
@@ -395,6 +402,11 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     else
       choose_tile(&p, {{128, 256, 16}, {128, 128, 16}, {64, 64, 16}}, chip);
     set_small_tiles(&p, 16, 64, multiprocessors);
+    p.fed = can_be_fed(p, chip) && decide(forced.fed, false);
+    if (p.fed) {
+      set_tiles(&p, kFedTileM, kFedTileN, kFedTileK);
+      p.split = 0;
+    }
   } else if (wgmma) {
     p.kernel = kHopper;
     const double cycles = choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 128, 64, true}, {128, 64, 64}}, chip);
@@ -437,6 +449,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     p.pack_a_at = parts.take(static_cast<uint64_t>(w.a.rows * split * p.pack_a_pitch * part_bytes));
     p.pack_b_at = parts.take(static_cast<uint64_t>(w.b.cols * split * p.pack_b_pitch * part_bytes));
     p.blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, multiprocessors)));
+  } else if (p.fed) {
+    p.blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, most_blocks(chip))));
   } else {
     p.blocks = static_cast<int32_t>(least(units, int64_t{1} << 30));
   }
@@ -471,7 +485,8 @@ bool same(const Question &a, const Question &b) {
   return same(a.product, b.product) && a.function == b.function && a.chip.capability == b.chip.capability &&
          a.chip.multiprocessors == b.chip.multiprocessors && a.choices.tile_n == b.choices.tile_n &&
          a.choices.band == b.choices.band && a.choices.keeps_columns == b.choices.keeps_columns &&
-         a.choices.fetch_old == b.choices.fetch_old && a.choices.blocks == b.choices.blocks;
+         a.choices.fetch_old == b.choices.fetch_old && a.choices.blocks == b.choices.blocks &&
+         a.choices.fed == b.choices.fed;
 }
 
 }  // namespace
@@ -520,7 +535,8 @@ void describe(const ProductPlan &p, const Chip &chip, dxdw_plan *out) {
 const char *kernel_name(const ProductPlan &plan) {
   switch (plan.kernel) {
     case kSimt:
-      return plan.tile_n == 256   ? "simt_128x256x16"
+      return plan.fed             ? "simt_fed_128x256x32"
+             : plan.tile_n == 256 ? "simt_128x256x16"
              : plan.tile_n == 128 ? "simt_128x128x16"
              : plan.tile_n == 64  ? "simt_64x64x16"
                                   : "simt_16x16x64";

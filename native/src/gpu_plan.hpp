@@ -21,6 +21,9 @@ enum Kernel : int32_t {
   kBf16x3 = 4,  // wgmma on float32 operands in three bfloat16 parts each, capability 9.0 only
 };
 
+// Tiles of kSimt that TMA loads.
+constexpr int32_t kFedTileM = 128, kFedTileN = 256, kFedTileK = 32;
+
 // Tiles of kTf32 and kBf16x3, and what their packed lines are rounded up to.
 constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kPartsPadding = 64;
 
@@ -49,6 +52,7 @@ struct ProductPlan {
   Walk a, b;            // of `work`
   bool pack_a, pack_b;  // always for kTf32 and kBf16x3, whose operands are rounded on the way
   int32_t tile_m, tile_n, tile_k;
+  bool fed;  // of kSimt on capability 9.0: TMA loads the tiles
   // Of the Hopper kernel:
   bool turned;         // `work` is the transposed product, and its result's rows are contiguous
   bool stores_boxes;   // TMA can address the result
@@ -71,7 +75,8 @@ struct ProductPlan {
 // What tests and benchmarks set to have a plan's choices made for it; 0 leaves a choice to the plan, -1 says no.
 struct Forced {
   int32_t tile_n, band, keeps_columns, fetch_old;
-  int32_t blocks;  // at most, of the Hopper kernel
+  int32_t blocks;  // at most, of kernels whose blocks walk from tile to tile
+  int32_t fed;     // of float32 products
 };
 extern Forced forced;
 

@@ -427,7 +427,7 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   char label[64];
   snprintf(label, sizeof label, "%s%s", s.name, fp32 ? " fp32" : "");
 
-  // Of float32 operands: the same call under each precision.
+  // Of float32 operands: the same call with tiles loaded by TMA, and under each precision.
   const auto by_name = [&](std::vector<Arm> *arms) {
     if (!fp32) return;
     const std::function<void(int)> call = (*arms)[0].call;
@@ -435,6 +435,14 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
       const char *name;
       int32_t precision;
     } precisions[] = {{"bf16x3", DXDW_PRECISION_BF16X3}, {"tf32", DXDW_PRECISION_TF32}};
+    arms->push_back({"fed",
+                     true,
+                     [call](int i) {
+                       dxdw::gpu::forced.fed = 1;
+                       call(i);
+                       dxdw::gpu::forced = {};
+                     },
+                     {}});
     for (const auto &precision : precisions)
       arms->push_back({precision.name,
                        true,

@@ -602,6 +602,71 @@ void part_exact() {
     for (int count : tiles) CHECK(count > 0, "a tile of the Hopper kernel was never taken");
 }
 
+// Float32 products whose tiles TMA loads: the bits of those that threads copy, for each is a chain of the same
+// multiply-adds in the same order. Guards against stages that are read too early, given back too early or counted wrongly
+// from tile to tile, tails of k, elements that change places when a stage is turned, and edges of tiles; in all four mixes
+// of directions. Slices added in no order are of whole numbers.
+void part_fed() {
+  const int64_t extents[] = {1, 4, 5, 100, 127, 128, 129, 255, 256, 257, 300, 520};
+  const int64_t depths[] = {1, 3, 4, 7, 8, 9, 24, 31, 32, 33, 39, 40, 63, 64, 65, 96, 127, 128, 129, 160, 300, 1000};
+  const int cases = reduced ? 60 : 900;
+  int mixes[4] = {}, fed = 0;
+  for (int i = 0; i < cases; ++i) {
+    Random random{static_cast<uint64_t>(i) * 31 + 9};
+    ProductCase c;
+    c.function = i % 3;
+    const auto extent = [&] { return extents[random.between(0, sizeof extents / sizeof extents[0] - 1)]; };
+    c.t = extent(), c.k = extent(), c.n = extent();
+    const int64_t depth = depths[random.between(0, sizeof depths / sizeof depths[0] - 1)];
+    (c.function == DXDW_Y ? c.k : c.function == DXDW_DX ? c.n : c.t) = depth;
+    c.in = c.out = Type::f32;
+    c.accumulate = static_cast<int32_t>(random.between(0, 2));
+    c.friendly = true;
+    c.own_workspace = random.one_in(2);
+    if (c.function == DXDW_DW) {
+      c.split = static_cast<int32_t>(random.between(1, depth < 7 ? depth : 7));
+      c.deterministic = static_cast<int32_t>(!random.one_in(3));
+      c.integers = c.deterministic == 0;
+    }
+    c.seed = static_cast<uint64_t>(i) + 11;
+    const NothingBehind behind(i % 2 == 1);
+    describe(c, "fed");
+    Products one, other;
+    prepare(c, &one);
+    prepare(c, &other);
+    dxdw::gpu::Forced forced = {};
+    forced.fed = 1;
+    forced.blocks = random.one_in(2) ? 0 : static_cast<int32_t>(random.between(1, 5));
+    {
+      const Forcing forcing(forced);
+      call(c, &one);
+    }
+    forced.fed = -1;
+    {
+      const Forcing forcing(forced);
+      call(c, &other);
+    }
+    fetch(&one);
+    fetch(&other);
+    CHECK(strncmp(other.plan.kernel, "simt_fed", 8) != 0, "%s", other.plan.kernel);
+    for (int64_t e = 0; e < one.c.count(); ++e) {
+      const float x = one.c.get(e), y = other.c.get(e);
+      CHECK(memcmp(&x, &y, 4) == 0, "element %lld of [%lld, %lld]: %.9g, %s gives %.9g; %s, %s", (long long)e,
+            (long long)one.c.shape[0], (long long)one.c.shape[1], x, other.plan.kernel, y, one.plan.kernel,
+            one.plan.why);
+    }
+    if (strncmp(one.plan.kernel, "simt_fed", 8) != 0) continue;
+    ++fed;
+    const bool inner_a = one.a.strides[c.function == DXDW_DW ? 0 : 1] == 1;
+    const bool inner_b = one.b.strides[c.function == DXDW_DX ? 1 : 0] == 1;
+    ++mixes[2 * inner_a + inner_b];
+  }
+  printf("fed: %d cases, %d of them loaded by TMA: A, B with k outer %d, of B inner %d, of A %d, of both %d\n", cases,
+         fed, mixes[0], mixes[1], mixes[2], mixes[3]);
+  if (fed > 0)
+    for (int count : mixes) CHECK(count > 0, "a mix of directions was never loaded by TMA");
+}
+
 // How far each precision of float32 operands is from the exact product, as a share of the sum of magnitudes: plain
 // float32 multiply-add is the measure that bfloat16 parts must meet, for data of both signs and of one. Guards against
 // parts or products of parts that are left out, and sums that the tensor cores cut for too long.
@@ -1477,11 +1542,22 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},   {"copies", part_copies},   {"parity", part_parity},
-                           {"small", part_small},     {"exact", part_exact},     {"precision", part_precision},
-                           {"slices", part_slices},   {"batch", part_batch},     {"weighted", part_weighted},
-                           {"faults", part_faults},   {"streams", part_streams}, {"determinism", part_determinism},
-                           {"repeats", part_repeats}, {"threads", part_threads}, {"large", part_large}};
+constexpr Part kParts[] = {{"values", part_values},
+                           {"copies", part_copies},
+                           {"parity", part_parity},
+                           {"small", part_small},
+                           {"exact", part_exact},
+                           {"fed", part_fed},
+                           {"precision", part_precision},
+                           {"slices", part_slices},
+                           {"batch", part_batch},
+                           {"weighted", part_weighted},
+                           {"faults", part_faults},
+                           {"streams", part_streams},
+                           {"determinism", part_determinism},
+                           {"repeats", part_repeats},
+                           {"threads", part_threads},
+                           {"large", part_large}};
 
 }  // namespace
 

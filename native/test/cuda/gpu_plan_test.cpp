@@ -244,6 +244,28 @@ void test_tiles() {
   }
 }
 
+// Tiles are loaded by TMA where it is asked for, on the chip that has the kernel, and from operands that TMA can walk.
+void test_fed() {
+  const auto is_fed = [](const Product &p, int32_t function, const gpu::Chip &chip) {
+    const gpu::ProductPlan plan = gpu::plan_product(p, function, chip);
+    if (plan.fed) check_consistent(p, function, chip);
+    if (plan.fed) CHECK(plan.tile_n == 256 && plan.blocks <= chip.multiprocessors, "%s", gpu::explain(plan, chip).text);
+    return plan.fed;
+  };
+  for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
+    const Product p = product(function, DType::f32, 500, 300, 700);
+    CHECK(!is_fed(p, function, kH200), "not asked for");
+    gpu::forced.fed = 1;
+    CHECK(is_fed(p, function, kH200), "asked for");
+    CHECK(!is_fed(p, function, kA100) && !is_fed(p, function, {100, 148}), "a chip without the kernel");
+    CHECK(!is_fed(product(function, DType::f32, 500, 301, 701), function, kH200), "lines that are off 16 bytes");
+    Product exact = product(function, DType::bf16, 500, 300, 700);
+    exact.precision = DXDW_PRECISION_EXACT;
+    CHECK(!is_fed(exact, function, kH200), "16-bit operands");
+    gpu::forced = {};
+  }
+}
+
 // More tiles and slices than 32 bits can count must not reach the kernel that counts them so.
 void test_huge() {
   Product p = product(DXDW_DW, DType::bf16, 1 << 20, 100000, 100000, 1 << 20);
@@ -346,6 +368,7 @@ int main() {
   test_precision();
   test_named_precision();
   test_tiles();
+  test_fed();
   test_huge();
   test_split();
   test_choices();

@@ -1,0 +1,345 @@
+// C[m,n] = or += sum over k of A[m,k] . B[k,n] in float32 multiply-add on Hopper, for operands that the tensor copy engine
+// can walk. Each element is one chain of fused multiply-adds in rising k that starts at +0.0: the bits are those of the
+// kernels in product_simt.cu.
+//
+// A block of three warpgroups owns a tile of 128 x 256 at a time and walks from tile to tile. One warp of the first
+// loads steps of 32 k into a ring of stages by TMA; the other two warpgroups multiply, 8 x 16 elements a thread. They
+// copy nothing and compute no addresses of memory, and wait for a stage without waiting for each other.
+//
+// Reads of shared memory are of four rows, or four columns, of a k. That decides more than their number: a multiply-add
+// reads three registers, each of the two banks (odd and even) gives one in a cycle, and one factor stays from the
+// multiply-add before. Rows that come four at a time lie in both banks by turns whatever k, and the compiler finds a
+// place in the other bank for every sum. Reads of four k of a row would not leave it that.
+//
+// Lines with their k side by side (x of Y, both operands of dX) come as they are, and two warps of the first warpgroup
+// turn 4 x 4 elements at a time, in place, before they are read.
+//
+// What the next k needs of A, and the next half of the columns of B, is read while what is there is multiplied.
+#include "kernels.hpp"
+#include "ptx.cuh"
+#include "tensor_map.hpp"
+#include "tiled.cuh"
+
+namespace dxdw {
+namespace cuda {
+
+namespace fed {
+
+constexpr int kTileM = gpu::kFedTileM, kTileN = gpu::kFedTileN;
+constexpr int kStep = gpu::kFedTileK;  // k of a stage: a line of the 128-byte swizzle
+constexpr int kStages = 4;
+constexpr int kBytesA = kTileM * kStep * 4, kBytesB = kTileN * kStep * 4;
+constexpr int kStageBytes = kBytesA + kBytesB;
+// 1024 more than is used, because the swizzle wants stages at multiples of 1024; three barriers a stage.
+constexpr int kSharedBytes = 1024 + kStages * (kStageBytes + 3 * 8);
+static_assert(kSharedBytes <= 232448, "a block's shared memory is too large");
+constexpr int kThreads = 384;
+constexpr int kMultiplyingWarps = 8;
+constexpr int kFirstTurner = 1, kTurners = 2;  // warps of the first warpgroup
+constexpr int kBlock = 8;                      // k's of the innermost loop
+constexpr int M = 8, N = 16;                   // elements of a thread
+
+struct Arguments {
+  CUtensorMap a, b;
+  TiledArguments p;
+};
+
+__device__ __forceinline__ void read_four(uint32_t from, float (&to)[4]) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+               : "r"(from));
+}
+__device__ __forceinline__ void write_four(uint32_t to, float x, float y, float z, float w) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
+}
+
+// Lines of 32 k stand in a stage as TMA's swizzle leaves them: four k `chunk` of line l at 128 l + 16 (chunk ^ l % 8).
+//
+// Turned, the 16 cells of lines 4 q + 0..3 and of a chunk hold lines where they held k: k 4 chunk + e of lines 4 q + 0..3
+// is in the cell of line 4 q + (e ^ q / 2 % 4). Threads read cells of q side by side, which are so in different banks.
+//
+// From group of four lines `first` of a stage to `end`; those of B follow those of A.
+__device__ __forceinline__ void turn_stage(uint32_t stage_at, uint32_t first, uint32_t end, int thread) {
+  const uint32_t chunk = thread % 8;
+#pragma unroll 1
+  for (uint32_t q = first + thread / 8; q < end; q += kTurners * 32 / 8) {
+    const uint32_t at = stage_at + 512 * q + 16 * (chunk ^ q % 2 * 4), to = at ^ 144 * (q / 2 % 4);
+    float cell[4][4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) read_four(at ^ 144 * e, cell[e]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) write_four(to ^ 144 * e, cell[0][e], cell[1][e], cell[2][e], cell[3][e]);
+  }
+}
+
+// How a thread reads the lines of an operand: groups of four, kLanes lanes side by side, 64 lines for each warp.
+template <bool kTurned, int kTile, int kLanes>
+struct Reader {
+  uint32_t lane_at;
+
+  __device__ Reader(int group, int lane) {
+    lane_at = kTurned ? 8192 * group + 512 * lane + (64 * (lane % 2) ^ 144 * (lane / 2)) : 256 * group + 16 * lane;
+  }
+  // Where block `block` of a stage starts for this thread.
+  __device__ __forceinline__ uint32_t block_at(uint32_t operand, int block) const {
+    const uint32_t at = operand + lane_at;
+    return kTurned ? at ^ 4 * kBlock * block : at + kBlock * kTile * 4 * block;
+  }
+  // Group `group` of k `k` of a block.
+  static __device__ __forceinline__ void read(uint32_t block_at, int k, int group, float (&to)[4]) {
+    if (kTurned) {
+      const int cell = kLanes == 4 ? k % 4 ^ 2 * (group % 2) : k % 4;
+      read_four((block_at ^ (16 * (k / 4) ^ 144 * cell)) + 512 * kLanes * group, to);
+    } else {
+      read_four(block_at + kTile * 4 * k + 16 * kLanes * group, to);
+    }
+  }
+  template <int kCount>
+  static __device__ __forceinline__ void read_k(uint32_t block_at, int k, float (&to)[kCount]) {
+#pragma unroll
+    for (int group = 0; group < kCount / 4; ++group) {
+      float four[4];
+      read(block_at, k, group, four);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) to[4 * group + e] = four[e];
+    }
+  }
+  static __device__ __forceinline__ int line(int group, int lane, int i) {
+    return 64 * group + 4 * kLanes * (i / 4) + 4 * lane + i % 4;
+  }
+};
+
+template <typename Rows, typename Columns>
+__device__ __forceinline__ void write_tile(const TiledArguments &p, const TileUnit &u, const float (&sum)[M][N],
+                                           int row_group, int row_lane, int col_group, int col_lane) {
+  const Target &c = p.c;
+  const bool vectors = c.col_stride == 1 && !c.atomic && c.row_stride % 4 == 0 && c.slice_stride % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(c.data) % 16 == 0;
+  const int64_t cols_left = p.b.lines - u.col0;
+#pragma unroll
+  for (int i = 0; i < M; ++i) {
+    const int64_t row = u.row0 + Rows::line(row_group, row_lane, i);
+    if (row >= p.a.lines) continue;
+#pragma unroll
+    for (int g = 0; g < N / 4; ++g) {
+      const int col = Columns::line(col_group, col_lane, 4 * g);
+      const int64_t first = u.slice * c.slice_stride + row * c.row_stride + (u.col0 + col) * c.col_stride;
+      // Copies, or the compiler would put sums side by side for the store, in banks that cost the products.
+      float value[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) asm volatile("mov.b32 %0, %1;" : "=f"(value[e]) : "f"(sum[i][4 * g + e]));
+      if (vectors && col + 4 <= cols_left) {
+        float4 *out = reinterpret_cast<float4 *>(reinterpret_cast<float *>(c.data) + first);
+        float4 result = make_float4(value[0], value[1], value[2], value[3]);
+        if (c.add) {
+          const float4 old = *out;
+          result = make_float4(old.x + result.x, old.y + result.y, old.z + result.z, old.w + result.w);
+        }
+        *out = result;
+      } else {
+        int64_t elements[4];
+        bool inside[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          elements[e] = first + e * c.col_stride;
+          inside[e] = col + e < cols_left;
+        }
+        put(c.data, DType::f32, elements, inside, value, c.add, c.atomic);
+      }
+    }
+  }
+}
+
+template <bool kInnerA, bool kInnerB>
+__global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant__ Arguments arguments) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kFeederRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
+  constexpr int kRegisters = 232;
+  constexpr bool kTurns = kInnerA || kInnerB;
+  using Rows = Reader<kInnerA, kTileM, 8>;
+  using Columns = Reader<kInnerB, kTileN, 4>;
+  const TiledArguments &p = arguments.p;
+  extern __shared__ char shared_raw[];
+  const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
+  const uint32_t full = shared + kStages * kStageBytes, empty = full + 8 * kStages, turned = empty + 8 * kStages;
+  const int warp = ptx::uniform(threadIdx.x / 32);
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      ptx::mbarrier_init(full + 8 * s, 1);
+      ptx::mbarrier_init(empty + 8 * s, kMultiplyingWarps);
+      ptx::mbarrier_init(turned + 8 * s, kTurners);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  // All roles walk the same stages in the same order.
+  int stage = 0;
+  uint32_t parity = 0;
+  const auto advance = [&] {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  };
+
+  if (warp < 4) {
+    ptx::give_registers<kFeederRegisters>();
+    const bool feeds = warp == 0, turns = kTurns && warp >= kFirstTurner && warp < kFirstTurner + kTurners;
+    if (feeds || turns) {
+      const bool issuer = ptx::elect_one();
+      for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
+        const TileUnit u = tile_unit<kTileM, kTileN>(p, unit);
+        const int steps = static_cast<int>((u.length + kStep - 1) / kStep);
+        const int row = static_cast<int>(u.row0), col = static_cast<int>(u.col0);
+        int k = static_cast<int>(u.first_k);
+        for (int step = 0; step < steps; ++step, k += kStep) {
+          const uint32_t at = shared + stage * kStageBytes, barrier = full + 8 * stage;
+          if (feeds) {
+            ptx::mbarrier_wait(empty + 8 * stage, parity ^ 1);  // the first round finds every stage free
+            if (issuer) {
+              ptx::mbarrier_arrive_expect_tx(barrier, kStageBytes);
+              ptx::tma_load(at, &arguments.a, barrier, kInnerA ? k : row, kInnerA ? row : k, 0);
+              ptx::tma_load(at + kBytesA, &arguments.b, barrier, kInnerB ? k : col, kInnerB ? col : k, 0);
+            }
+            __syncwarp();
+          } else {
+            ptx::mbarrier_wait(barrier, parity);
+            turn_stage(at, kInnerA ? 0 : kTileM / 4, (kInnerB ? kTileM + kTileN : kTileM) / 4,
+                       threadIdx.x - 32 * kFirstTurner);
+            ptx::fence_proxy_async();  // in front of what the copy engine writes there next
+            __syncwarp();
+            if (issuer) ptx::mbarrier_arrive(turned + 8 * stage);
+          }
+          advance();
+        }
+      }
+    }
+  } else {
+    ptx::take_registers<kRegisters>();
+    const int lane = threadIdx.x % 32;
+    const int row_group = (warp - 4) / 4, col_group = warp % 4;
+    // The order of lanes lets each read of 16 bytes take the fewest passes through shared memory.
+    const int row_lane = lane / 2 % 8, col_lane = lane % 2 + lane / 16 * 2;
+    const Rows rows(row_group, row_lane);
+    const Columns columns(col_group, col_lane);
+    const auto wait = [&] {
+      ptx::mbarrier_wait(full + 8 * stage, parity);
+      if (kTurns) ptx::mbarrier_wait(turned + 8 * stage, parity);
+    };
+
+    for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
+      const TileUnit u = tile_unit<kTileM, kTileN>(p, unit);
+      const int length = static_cast<int>(u.length);
+      float sum[M][N] = {};
+      if (length > 0) {
+        float a[2][M], b[2][2][4];
+        wait();
+        uint32_t stage_at = shared + stage * kStageBytes;
+        uint32_t a_at = rows.block_at(stage_at, 0), b_at = columns.block_at(stage_at + kBytesA, 0);
+        int block = 0;  // of the stage
+        Rows::read_k(a_at, 0, a[0]);
+        Columns::read(b_at, 0, 0, b[0][0]);
+        Columns::read(b_at, 0, 1, b[0][1]);
+        // One k of a block, its columns in two halves, while what follows is read: A's rows of the next k, B's columns of
+        // the next half.
+        const auto multiply_k = [&](int k, uint32_t next_a, uint32_t next_b) {
+          const int next = (k + 1) % kBlock;
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int g = 0; g < 2; ++g)
+              if (half == 0)
+                Columns::read(b_at, k, 2 + g, b[1][g]);
+              else
+                Columns::read(next_b, next, g, b[0][g]);
+            if (half == 0) Rows::read_k(next_a, next, a[next % 2]);
+#pragma unroll
+            for (int j = 0; j < 8; ++j)
+#pragma unroll
+              for (int turn = 0; turn < M; ++turn) {
+                // There and back: the row that was last stays.
+                const int i = j % 2 == 0 ? turn : M - 1 - turn;
+                sum[i][8 * half + j] = fmaf(a[k % 2][i], b[half][j / 4][j % 4], sum[i][8 * half + j]);
+              }
+          }
+        };
+        // What is read behind the last block is not used.
+#pragma unroll 1
+        for (int left = length; left >= kBlock; left -= kBlock) {
+#pragma unroll
+          for (int k = 0; k < kBlock - 1; ++k) multiply_k(k, a_at, b_at);
+          const bool leaves = block == kStep / kBlock - 1;
+          const int done = stage;
+          if (leaves) {
+            advance();
+            stage_at = shared + stage * kStageBytes;
+            if (left > kBlock) wait();
+          }
+          block = leaves ? 0 : block + 1;
+          const uint32_t next_a = rows.block_at(stage_at, block), next_b = columns.block_at(stage_at + kBytesA, block);
+          multiply_k(kBlock - 1, next_a, next_b);
+          a_at = next_a;
+          b_at = next_b;
+          if (leaves) {
+            __syncwarp();
+            if (lane == 0) ptx::mbarrier_arrive(empty + 8 * done);
+          }
+        }
+#pragma unroll 1
+        for (int k = 0; k < length % kBlock; ++k) {
+          float a_k[M], b_k[N];
+          Rows::read_k(a_at, k, a_k);
+          Columns::read_k(b_at, k, b_k);
+#pragma unroll
+          for (int j = 0; j < N; ++j)
+#pragma unroll
+            for (int i = 0; i < M; ++i) sum[i][j] = fmaf(a_k[i], b_k[j], sum[i][j]);
+        }
+        if (length % kStep != 0) {
+          __syncwarp();
+          if (lane == 0) ptx::mbarrier_arrive(empty + 8 * stage);
+          advance();
+        }
+      }
+      write_tile<Rows, Columns>(p, u, sum, row_group, row_lane, col_group, col_lane);
+    }
+  }
+#endif
+}
+
+template <bool kInnerA, bool kInnerB>
+cudaError_t launch_fed(Arguments *arguments, int32_t blocks, cudaStream_t stream) {
+  static std::atomic<uint64_t> devices;
+  const void *kernel = reinterpret_cast<const void *>(fed_kernel<kInnerA, kInnerB>);
+  const cudaError_t error = allow_shared(kernel, kSharedBytes, &devices);
+  if (error != cudaSuccess) return error;
+  void *pointers[] = {arguments};
+  return launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), kSharedBytes, stream, pointers);
+}
+
+// Boxes of 32 k and all lines of a tile.
+bool encode_operand(CUtensorMap *map, const char *data, const gpu::Walk &walk, int64_t lines, int64_t contraction,
+                    int tile) {
+  return walk.contraction_inner
+             ? hopper::encode(map, DType::f32, data, contraction, lines, 1, walk.pitch, 0, kStep, tile)
+             : hopper::encode(map, DType::f32, data, lines, contraction, 1, walk.pitch, 0, tile, kStep,
+                              CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+}  // namespace fed
+
+cudaError_t product_fed(const gpu::ProductPlan &p, const Target &target, cudaStream_t stream) {
+  const Product &w = p.work;
+  fed::Arguments arguments;
+  arguments.p = tiled_arguments(p, target);
+  if (!fed::encode_operand(&arguments.a, w.a.data, p.a, w.a.rows, w.contraction(), fed::kTileM) ||
+      !fed::encode_operand(&arguments.b, w.b.data, p.b, w.b.cols, w.contraction(), fed::kTileN))
+    return cudaErrorInvalidValue;
+  const bool inner_a = p.a.contraction_inner, inner_b = p.b.contraction_inner;
+  return inner_a   ? inner_b ? fed::launch_fed<true, true>(&arguments, p.blocks, stream)
+                             : fed::launch_fed<true, false>(&arguments, p.blocks, stream)
+           : inner_b ? fed::launch_fed<false, true>(&arguments, p.blocks, stream)
+                   : fed::launch_fed<false, false>(&arguments, p.blocks, stream);
+}
+
+}  // namespace cuda
+}  // namespace dxdw
