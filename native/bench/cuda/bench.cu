@@ -860,6 +860,8 @@ int main(int count, char **arguments) {
     bench_products({"qkv", 8192, 4096, 4096}, cublas ? &lt : nullptr, true);
     bench_products({"starved1024", 32768, 1024, 1024}, cublas ? &lt : nullptr, true);
   }
+  // Tiles of 128 x 128.
+  if (is_wanted("mid32")) bench_products({"mid", 1408, 1408, 1408}, cublas ? &lt : nullptr, true);
   if (json != nullptr) fprintf(json, "\n]\n"), fclose(json);
   return 0;
 }
