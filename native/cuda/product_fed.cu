@@ -12,7 +12,8 @@
 // place in the other bank for every sum. Reads of four k of a row would not leave it that.
 //
 // Lines with their k side by side (x of Y, both operands of dX) come as they are, and two warps of the first warpgroup
-// turn 4 x 4 elements at a time, in place, before they are read.
+// turn 4 x 4 elements at a time, in place, before they are read. B's lines alone are never turned: the plan leaves that
+// mix to the kernels that copy.
 //
 // What the next k needs of A, and the next half of the columns of B, is read while what is there is multiplied.
 #include "kernels.hpp"
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
               }
           }
         };
-        // What is read behind the last block is not used.
+        // What is read behind the last block, of the same stage, is not used.
 #pragma unroll 1
         for (int left = length; left >= kBlock; left -= kBlock) {
 #pragma unroll
@@ -271,8 +272,10 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
           const int done = stage;
           if (leaves) {
             advance();
-            stage_at = shared + stage * kStageBytes;
-            if (left > kBlock) wait();
+            if (left > kBlock) {
+              wait();
+              stage_at = shared + stage * kStageBytes;
+            }
           }
           block = leaves ? 0 : block + 1;
           const uint32_t next_a = rows.block_at(stage_at, block), next_b = columns.block_at(stage_at + kBytesA, block);
@@ -335,10 +338,9 @@ cudaError_t product_fed(const gpu::ProductPlan &p, const Target &target, cudaStr
       !fed::encode_operand(&arguments.b, w.b.data, p.b, w.b.cols, w.contraction(), fed::kTileN))
     return cudaErrorInvalidValue;
   const bool inner_a = p.a.contraction_inner, inner_b = p.b.contraction_inner;
-  return inner_a   ? inner_b ? fed::launch_fed<true, true>(&arguments, p.blocks, stream)
-                             : fed::launch_fed<true, false>(&arguments, p.blocks, stream)
-           : inner_b ? fed::launch_fed<false, true>(&arguments, p.blocks, stream)
-                   : fed::launch_fed<false, false>(&arguments, p.blocks, stream);
+  return !inner_a  ? fed::launch_fed<false, false>(&arguments, p.blocks, stream)
+         : inner_b ? fed::launch_fed<true, true>(&arguments, p.blocks, stream)
+                   : fed::launch_fed<true, false>(&arguments, p.blocks, stream);
 }
 
 }  // namespace cuda

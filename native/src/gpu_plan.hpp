@@ -98,7 +98,7 @@ void describe(const ProductPlan &plan, const Chip &chip, dxdw_plan *out);
 
 const char *kernel_name(const ProductPlan &plan);
 
-// Blocks of rows of a weighted sum's backward, from the shape alone, so that gw has the same bits on every device.
+// Blocks of rows of a weighted sum's backward, from shape and type alone, so that gw has the same bits on every device.
 struct RowBlocks {
   int64_t rows_per_block;
   int64_t blocks;

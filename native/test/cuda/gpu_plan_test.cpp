@@ -233,8 +233,9 @@ void test_tiles() {
   const auto name = [](int32_t function, int64_t t, int64_t k, int64_t n) {
     return gpu::kernel_name(gpu::plan_product(product(function, DType::f32, t, k, n), function, kH200));
   };
-  CHECK(strcmp(name(DXDW_Y, 8192, 4096, 14336), "simt_128x256x16") == 0, "%s", name(DXDW_Y, 8192, 4096, 14336));
-  CHECK(strcmp(name(DXDW_Y, 8400, 40, 1000), "simt_128x256x16") == 0, "%s", name(DXDW_Y, 8400, 40, 1000));
+  CHECK(strcmp(name(DXDW_Y, 8192, 4096, 14336), "simt_fed_128x256x32") == 0, "%s", name(DXDW_Y, 8192, 4096, 14336));
+  CHECK(strcmp(name(DXDW_Y, 8400, 40, 1000), "simt_fed_128x256x32") == 0, "%s", name(DXDW_Y, 8400, 40, 1000));
+  CHECK(strcmp(name(DXDW_Y, 8400, 40, 1001), "simt_128x256x16") == 0, "%s", name(DXDW_Y, 8400, 40, 1001));
   CHECK(strcmp(name(DXDW_Y, 1400, 700, 1400), "simt_128x128x16") == 0, "%s", name(DXDW_Y, 1400, 700, 1400));
   CHECK(strcmp(name(DXDW_Y, 700, 700, 700), "simt_64x64x16") == 0, "%s", name(DXDW_Y, 700, 700, 700));
   CHECK(strcmp(name(DXDW_Y, 64, 64, 64), "simt_16x16x64") == 0, "%s", name(DXDW_Y, 64, 64, 64));
@@ -254,7 +255,9 @@ void test_fed() {
   };
   for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
     const Product p = product(function, DType::f32, 500, 300, 700);
-    CHECK(!is_fed(p, function, kH200), "not asked for");
+    CHECK(!is_fed(p, function, kH200), "too small to be fed unasked");
+    const Product large = product(function, DType::f32, 8192, 4096, 4096);
+    CHECK(is_fed(large, function, kH200) && !is_fed(large, function, kA100), "large");
     gpu::forced.fed = 1;
     CHECK(is_fed(p, function, kH200), "asked for");
     CHECK(!is_fed(p, function, kA100) && !is_fed(p, function, {100, 148}), "a chip without the kernel");
@@ -263,6 +266,13 @@ void test_fed() {
     exact.precision = DXDW_PRECISION_EXACT;
     CHECK(!is_fed(exact, function, kH200), "16-bit operands");
     gpu::forced = {};
+  }
+  // TMA reads no step along an inner contraction that starts off 16 bytes.
+  for (int64_t split : {1, 4, 5}) {
+    Product turned = product(DXDW_DW, DType::f32, 5000, 2048, 2048, split);
+    turned.a.row_stride = 5000;
+    turned.a.col_stride = 1;
+    CHECK(is_fed(turned, DXDW_DW, kH200) == (split != 4), "%lld slices of 5000", static_cast<long long>(split));
   }
 }
 
