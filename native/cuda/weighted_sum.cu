@@ -138,9 +138,9 @@ __global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackwa
 // Dense features, one row stride, gx of x's type and assigned: a thread owns one vector of columns; `columns` threads
 // side by side cover a slab of a row. The groups of such threads, of all blocks together, take runs of kAhead rows in
 // turn, so that at any time the whole chip reads and writes one moving window of memory. A block adds up its own groups
-// in order.
+// in order. Without gx it may start while the kernel before it still runs: it writes nothing that one reads or writes.
 template <typename T, bool kGx, bool kGw>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kGx &&kGw ? 2 : 4)
     backward_dense(const WeightedSumBackward p, const BackwardShape s, const int columns, const int64_t slabs) {
   constexpr int kVector = Vector<T>::kSize;
   constexpr int kAhead = 4;
@@ -211,6 +211,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   if (!kGw) return;
+  if (!kGx) ptx::wait_for_kernel_before();  // so that all is done when this is
   // In shared memory, one group of columns behind the other; threads that had no columns hold zeros.
   const int width = columns * kVector;
 #pragma unroll
@@ -304,7 +305,7 @@ cudaError_t forward_typed(const WeightedSum &p, cudaStream_t stream) {
 }
 
 template <typename T>
-cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s, cudaStream_t stream) {
+cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s, bool overlap, cudaStream_t stream) {
   constexpr int64_t kVector = Vector<T>::kSize;
   int columns = 1;
   while (columns < kThreads && columns * kVector < p.features) columns *= 2;
@@ -316,7 +317,19 @@ cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s,
   const void *kernel = p.gx.data == nullptr   ? reinterpret_cast<const void *>(backward_dense<T, false, true>)
                        : p.gw.data == nullptr ? reinterpret_cast<const void *>(backward_dense<T, true, false>)
                                               : reinterpret_cast<const void *>(backward_dense<T, true, true>);
-  return launch(kernel, grid(blocks), dim3(kThreads), 0, stream, pointers);
+  return launch(kernel, grid(blocks), dim3(kThreads), 0, stream, pointers, overlap);
+}
+
+// gx needs nothing of x: written first, and x read behind it, neither waits for memory to turn from reads to writes.
+template <typename T>
+cudaError_t backward_fast(const WeightedSumBackward &p, const BackwardShape &s, bool overlap, cudaStream_t stream) {
+  if (!gpu::writes_apart(p)) return backward_typed<T>(p, s, false, stream);
+  WeightedSumBackward only_gx = p, only_gw = p;
+  only_gx.gw.data = only_gw.gx.data = nullptr;
+  BackwardShape shape = s;
+  shape.blocks = 4 * s.blocks;  // writes alone want more of them
+  const cudaError_t error = backward_typed<T>(only_gx, shape, false, stream);
+  return error != cudaSuccess ? error : backward_typed<T>(only_gw, s, overlap, stream);
 }
 
 }  // namespace
@@ -341,7 +354,7 @@ cudaError_t weighted_sum(const WeightedSum &p, cudaStream_t stream) {
 
 cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials, bool overlap, cudaStream_t stream) {
   const int64_t vector = 16 / size_of(p.x.type);
-  const gpu::RowBlocks plan = gpu::plan_rows(p.rows.count, p.features);
+  const gpu::RowBlocks plan = gpu::plan_rows(p.rows.count, p.features, p.x.type);
   BackwardShape shape = {plan.rows_per_block, plan.blocks,
                          p.gw.data != nullptr && plan.blocks > 1 ? partials : nullptr};
   const bool fast = p.rows.ndim == 1 && p.rows.count > 0 && p.features % vector == 0 && dense(p.x, p.rows, vector) &&
@@ -350,9 +363,9 @@ cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials,
   cudaError_t error;
   if (fast) {
     switch (p.x.type) {
-      case DType::f32: error = backward_typed<float>(p, shape, stream); break;
-      case DType::f16: error = backward_typed<__half>(p, shape, stream); break;
-      default: error = backward_typed<__nv_bfloat16>(p, shape, stream); break;
+      case DType::f32: error = backward_fast<float>(p, shape, overlap, stream); break;
+      case DType::f16: error = backward_fast<__half>(p, shape, overlap, stream); break;
+      default: error = backward_fast<__nv_bfloat16>(p, shape, overlap, stream); break;
     }
   } else {
     WeightedSumBackward argument = p;

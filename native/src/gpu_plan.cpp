@@ -560,20 +560,29 @@ const char *kernel_name(const ProductPlan &plan) {
   }
 }
 
-RowBlocks plan_rows(int64_t rows, int64_t features) {
-  // 512 thread blocks of 256 threads with four features each run at once on any large chip; so few keep the partial sums
-  // small beside x.
-  constexpr int64_t kThreadBlocks = 512, kFeatures = 256 * 4, kLeastRows = 16;
-  const int64_t wanted = most(kThreadBlocks / most(ceil_div(features, kFeatures), 1), 1);
+RowBlocks plan_rows(int64_t rows, int64_t features, DType type) {
+  // 512 thread blocks of 256 threads with 16 bytes of features each run at once on any large chip; so few keep the
+  // partial sums small beside x.
+  constexpr int64_t kThreadBlocks = 512, kLeastRows = 16;
+  const int64_t block_features = 256 * kVectorBytes / size_of(type);
+  const int64_t wanted = most(kThreadBlocks / most(ceil_div(features, block_features), 1), 1);
   RowBlocks plan;
   plan.rows_per_block = most(ceil_div(rows, wanted), kLeastRows);
   plan.blocks = most(ceil_div(rows, plan.rows_per_block), 1);  // no rows: one empty block, whose sum is +0.0
   return plan;
 }
 
+bool writes_apart(const WeightedSumBackward &w) {
+  // Rows that fill the thread blocks side by side, and twice what caches hold: below, a launch costs what it gains.
+  constexpr int64_t kLeastFeatures = 1024, kLeastBytes = int64_t{64} << 20;
+  const int64_t bytes = w.rows.count * w.features * size_of(w.x.type);
+  return w.gx.data != nullptr && w.gw.data != nullptr &&
+         decide(forced.apart, w.features >= kLeastFeatures && bytes >= kLeastBytes);
+}
+
 uint64_t backward_workspace(const WeightedSumBackward &backward) {
   if (backward.gw.data == nullptr) return 0;
-  const RowBlocks blocks = plan_rows(backward.rows.count, backward.features);
+  const RowBlocks blocks = plan_rows(backward.rows.count, backward.features, backward.x.type);
   return blocks.blocks <= 1 ? 0 : static_cast<uint64_t>(blocks.blocks * backward.features * 4);
 }
 

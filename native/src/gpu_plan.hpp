@@ -74,9 +74,10 @@ struct ProductPlan {
 
 // What tests and benchmarks set to have a plan's choices made for it; 0 leaves a choice to the plan, -1 says no.
 struct Forced {
-  int32_t tile_n, band, keeps_columns, fetch_old;
-  int32_t blocks;  // at most, of kernels whose blocks walk from tile to tile
-  int32_t fed;     // of float32 products
+  int32_t tile_n = 0, band = 0, keeps_columns = 0, fetch_old = 0;
+  int32_t blocks = 0;  // at most, of kernels whose blocks walk from tile to tile
+  int32_t fed = 0;     // of float32 products
+  int32_t apart = 0;   // of a weighted sum's backward
 };
 extern Forced forced;
 
@@ -103,7 +104,10 @@ struct RowBlocks {
   int64_t rows_per_block;
   int64_t blocks;
 };
-RowBlocks plan_rows(int64_t rows, int64_t features);
+RowBlocks plan_rows(int64_t rows, int64_t features, DType type);
+
+// Are gx and gw, of operands that vectors can walk, left to kernels of their own?
+bool writes_apart(const WeightedSumBackward &backward);
 
 // Bytes for the partial sums of gw; 0 when one block of rows holds all.
 uint64_t backward_workspace(const WeightedSumBackward &backward);

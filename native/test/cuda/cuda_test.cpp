@@ -1075,6 +1075,9 @@ void part_weighted() {
       before[j] = all[j]->image;
     }
     const dxdw_tensor t[] = {x.tensor(), w.tensor(), g.tensor(), gx.tensor(), gw.tensor()};
+    dxdw::gpu::Forced forced = {};
+    forced.apart = static_cast<int32_t>(random.between(-1, 1));
+    const Forcing forcing(forced);
     if (backward)
       OK(weighted_sum_bwd(&t[0], &t[1], &t[2], want_gx ? &t[3] : nullptr, want_gw ? &t[4] : nullptr, &options));
     else

@@ -361,12 +361,27 @@ void test_remembered() {
 void test_rows() {
   for (int64_t rows : {0, 1, 15, 16, 17, 4096, 65536, 1048576})
     for (int64_t features : {1, 100, 128, 8192, 65536, 1000000}) {
-      const gpu::RowBlocks p = gpu::plan_rows(rows, features);
+      const gpu::RowBlocks p = gpu::plan_rows(rows, features, rows % 2 == 0 ? DType::f32 : DType::bf16);
       CHECK(p.blocks >= 1 && p.blocks <= 512 && p.blocks * p.rows_per_block >= rows, "%lld x %lld", (long long)rows,
             (long long)features);
       CHECK(p.blocks == 1 || (p.blocks - 1) * p.rows_per_block < rows, "an empty block: %lld x %lld", (long long)rows,
             (long long)features);
     }
+  WeightedSumBackward w = {};
+  float element = 0;
+  w.x.data = w.gx.data = w.gw.data = reinterpret_cast<char *>(&element);
+  w.x.type = DType::bf16;
+  w.rows.count = 32768, w.features = 1024;
+  CHECK(gpu::writes_apart(w), "64 MiB of x");
+  w.features = 1016;
+  CHECK(!gpu::writes_apart(w), "narrow rows");
+  w.rows.count = 100, w.features = 1024;
+  CHECK(!gpu::writes_apart(w), "small x");
+  gpu::forced.apart = 1;
+  CHECK(gpu::writes_apart(w), "forced");
+  w.gw.data = nullptr;
+  CHECK(!gpu::writes_apart(w), "gx alone");
+  gpu::forced = {};
 }
 
 }  // namespace
