@@ -302,6 +302,7 @@ final class CaseRunner {
         sums.plus(old);
         quantum = Math.min(quantum, ErrorBound.quantum(old));
       }
+      boolean product = plan != null && c.function() != Case.Function.WEIGHTED_SUM_BACKWARD;
       ErrorBound bound =
           ErrorBound.of(
               c.input(),
@@ -310,7 +311,10 @@ final class CaseRunner {
               sums.length(),
               split,
               atomic,
-              plan == null ? "" : plan.kernel());
+              product ? plan.kernel() : "",
+              product
+                  ? Math.min(ErrorBound.smallest(values[0]), ErrorBound.smallest(values[1]))
+                  : Float.MAX_VALUE);
       for (int i = 0; i < got.length; i++) {
         double error = bound.error(sums.magnitude()[i], sums.flushed()[i], quantum);
         if (!bound.admits(got[i], sums.value()[i], sums.magnitude()[i], error)) {

@@ -62,6 +62,7 @@ final class ErrorBound {
   private final double products;
   private final double lossless;
   private final boolean losesSubnormals;
+  private final boolean parts;
   private final long flushedSums;
   private final long roundings;
 
@@ -72,6 +73,7 @@ final class ErrorBound {
       double products,
       double lossless,
       boolean losesSubnormals,
+      boolean parts,
       long roundings,
       long flushedSums) {
     this.output = output;
@@ -80,6 +82,7 @@ final class ErrorBound {
     this.products = products;
     this.lossless = lossless;
     this.losesSubnormals = losesSubnormals;
+    this.parts = parts;
     this.roundings = roundings;
     this.flushedSums = flushedSums;
   }
@@ -89,7 +92,7 @@ final class ErrorBound {
    * slices, stored as {@code output}.
    */
   static ErrorBound of(DType input, DType output, Precision precision, long length, int split) {
-    return of(input, output, precision, length, split, false, "");
+    return of(input, output, precision, length, split, false, "", Float.MAX_VALUE);
   }
 
   /**
@@ -103,7 +106,8 @@ final class ErrorBound {
       long length,
       int split,
       boolean atomic,
-      String kernel) {
+      String kernel,
+      float smallest) {
     boolean flushes = input == DType.BFLOAT16 && precision != Precision.EXACT;
     boolean tf32 = kernel.contains("tf32");
     boolean parts = kernel.contains("bf16x3");
@@ -112,11 +116,16 @@ final class ErrorBound {
         output,
         flushes,
         matrixUnit || tf32 || parts ? 2 * UNIT : UNIT,
-        tf32 ? 0x1.01p-10 : parts ? 0x1p-22 : 0,
+        tf32 ? 0x1.01p-10 : parts ? lostByParts(smallest) : 0,
         tf32 ? 0x1p11 : 0x1p24,
-        flushes || tf32,
+        flushes || tf32 || parts,
+        parts,
         length + split + 2,
         atomic && !Kernels.onCpu() ? 2L * split + 2 : 0);
+  }
+
+  private static double lostByParts(float smallest) {
+    return smallest < 0x1p-117f ? 0x1p-7 : smallest < 0x1p-109f ? 0x1p-15 : 0x1p-22;
   }
 
   /** gamma(n). */
@@ -157,7 +166,7 @@ final class ErrorBound {
       return Float.isNaN(got);
     }
     if (Double.isInfinite(exact)) {
-      return got == exact;
+      return got == exact || (parts && Float.isNaN(got));
     }
     if (magnitude + error > Float.MAX_VALUE && !Float.isFinite(got)) {
       return true;
@@ -181,6 +190,17 @@ final class ErrorBound {
       }
     }
     return lowest == Integer.MAX_VALUE ? 1 : Math.scalb(1.0, lowest);
+  }
+
+  /** The least magnitude that is not zero. */
+  static float smallest(float... values) {
+    float least = Float.MAX_VALUE;
+    for (float value : values) {
+      if (value != 0) {
+        least = Math.min(least, Math.abs(value));
+      }
+    }
+    return least;
   }
 
   @Override

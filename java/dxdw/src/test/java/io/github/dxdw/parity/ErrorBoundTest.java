@@ -202,8 +202,9 @@ class ErrorBoundTest {
         : pairwise(dot, from, (from + to) / 2) + pairwise(dot, (from + to) / 2, to);
   }
 
-  private static ErrorBound named(String kernel) {
-    return ErrorBound.of(DType.FLOAT32, DType.FLOAT32, Precision.TF32, 1, 1, false, kernel);
+  private static ErrorBound named(String kernel, float smallest) {
+    return ErrorBound.of(
+        DType.FLOAT32, DType.FLOAT32, Precision.TF32, 1, 1, false, kernel, smallest);
   }
 
   @Test
@@ -216,13 +217,16 @@ class ErrorBoundTest {
     assertEquals(1005 * unit / (1 - 1005 * unit), bound.gamma());
     assertEquals(0, bound.error(0x1p24, 0, 1));
     assertTrue(bound.error(0x1p24 + 2, 0, 1) > bound.gamma() * 0x1p24);
-    ErrorBound tf32 = named("hopper_tf32_128x192x32");
+    ErrorBound tf32 = named("hopper_tf32_128x192x32", 1);
     assertEquals(0, tf32.error(0x1p11, 0, 1));
     assertTrue(tf32.error(0x1p11 + 1, 0, 1) > 0x1p-10 * 0x1p11);
     assertTrue(tf32.error(0x1p11, 0x1p-130, 1) > 0);
     assertTrue(tf32.error(1, 0, 0x1p-30) < 0x1.02p-10);
-    ErrorBound parts = named("hopper_bf16x3_128x192x32");
-    assertEquals(0, parts.error(0x1p24, 0x1p-130, 1));
+    ErrorBound parts = named("hopper_bf16x3_128x192x32", 0x1p-109f);
+    assertEquals(0, parts.error(0x1p24, 0, 1));
+    assertTrue(parts.admits(Float.NaN, Double.POSITIVE_INFINITY, 1, 1));
+    assertFalse(tf32.admits(Float.NaN, Double.POSITIVE_INFINITY, 1, 1));
+    assertTrue(named("hopper_bf16x3_128x192x32", 0x1p-110f).error(1, 0, 0x1p-30) > 0x1p-15);
     assertTrue(parts.error(1, 0, 0x1p-30) < 0x1p-20);
     ErrorBound half = ErrorBound.of(DType.FLOAT16, DType.FLOAT16, Precision.DEFAULT, 2, 1);
     assertTrue(half.admits(Float.POSITIVE_INFINITY, 70000, 70000, 0));
