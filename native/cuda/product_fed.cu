@@ -35,9 +35,10 @@ constexpr int kStageBytes = kBytesA + kBytesB;
 constexpr int kSharedBytes = 1024 + kStages * (kStageBytes + 3 * 8);
 static_assert(kSharedBytes <= 232448, "a block's shared memory is too large");
 constexpr int kThreads = 384;
-constexpr int kMultiplyingWarps = 8;
-constexpr int kFirstTurner = 1, kTurners = 2;  // warps of the first warpgroup
-constexpr int kBlock = 8;                      // k's of the innermost loop
+// Not used where the kernel is compiled empty, for other chips.
+[[maybe_unused]] constexpr int kMultiplyingWarps = 8;
+[[maybe_unused]] constexpr int kFirstTurner = 1, kTurners = 2;  // warps of the first warpgroup
+[[maybe_unused]] constexpr int kBlock = 8;                      // k's of the innermost loop
 constexpr int M = 8, N = 16;                   // elements of a thread
 
 struct Arguments {
