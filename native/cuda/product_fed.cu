@@ -39,7 +39,7 @@ constexpr int kThreads = 384;
 [[maybe_unused]] constexpr int kMultiplyingWarps = 8;
 [[maybe_unused]] constexpr int kFirstTurner = 1, kTurners = 2;  // warps of the first warpgroup
 [[maybe_unused]] constexpr int kBlock = 8;                      // k's of the innermost loop
-constexpr int M = 8, N = 16;                   // elements of a thread
+constexpr int M = 8, N = 16;                                    // elements of a thread
 
 struct Arguments {
   CUtensorMap a, b;
