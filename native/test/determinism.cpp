@@ -7,7 +7,7 @@ using Values = std::vector<float>;
 
 namespace {
 
-constexpr int32_t kThreads[] = {1, 2, 7, 16, 100};  // the last: more than have shares of their own
+constexpr int32_t kThreads[] = {1, 2, 7, 100};  // the last: more than have shares of their own
 
 Values random_values(int64_t count, uint64_t seed) {
   Random random(seed);
