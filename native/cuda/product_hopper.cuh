@@ -26,6 +26,10 @@
 // added by TMA (float32: one addition an element, so one bit pattern with one slice), or element by element where TMA
 // cannot address the output.
 //
+// A kernel is launched while the one before it on the stream ends. It waits for that one's results before it touches
+// memory; its maps and barriers are ready by then, and the first loads wait for nothing but their own warp. A block's end
+// does not wait for its results to be written, only until they have left shared memory: the end of the kernel does.
+//
 // What chooses an instruction's operands must be the same for all threads of a warp, and the compiler must see that: a
 // warp's role comes from one of its lanes, and a whole warp walks where one thread issues. Else each wgmma and each load
 // takes a dozen instructions more.
@@ -50,6 +54,7 @@ constexpr int kConsumerRegisters = 240;
 constexpr int kFewConsumerRegisters = 176;
 constexpr int kThreadsOfFew = 512;  // as many threads would have so few
 constexpr int kTurnBarrier = 3;     // and 4; 1 and 2 belong to the warpgroups
+constexpr int kReadyBarrier = 5;
 
 enum class Epilogue : int32_t { kStore, kReduceAdd, kElements };
 
@@ -88,6 +93,17 @@ __device__ __forceinline__ Unit unit_at(const Arguments &p, int32_t index) {
   const int64_t length = left < p.chunk ? left : p.chunk;
   unit.k_tiles = length <= 0 ? 0 : static_cast<int32_t>((length + kTileK - 1) / kTileK);
   return unit;
+}
+
+// The maps that a block needs first: by one thread, while another prepares the barriers.
+__device__ __forceinline__ void prefetch_maps(const Arguments &p) {
+  if (p.last_slice > 0) {
+    ptx::prefetch_map(&p.a);
+    ptx::prefetch_map(&p.b);
+  }
+  ptx::prefetch_map(&p.a_last);
+  ptx::prefetch_map(&p.b_last);
+  if (p.epilogue != Epilogue::kElements) ptx::prefetch_map(&p.c);
 }
 
 // Keeps the compiler from moving reads and writes of the accumulators across the asynchronous products.
@@ -366,24 +382,30 @@ __global__ void __launch_bounds__(kTileN == 64 ? kThreadsOfFew : kThreads, 1)
   const int warpgroup = ptx::uniform(threadIdx.x / 128);
   const int32_t first_unit = blockIdx.x, unit_step = gridDim.x;
 
-  if (threadIdx.x == 0) {
-    for (int s = 0; s < kStages; ++s) {
-      ptx::mbarrier_init(full + 8 * s, 1);
-      ptx::mbarrier_init(empty + 8 * s, kPingPong ? 1 : kConsumers);
+  // The warp that loads prepares the barriers and goes on; all others wait for them.
+  const bool loads = ptx::uniform(threadIdx.x / 32) == 0;
+  if (loads) {
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < kStages; ++s) {
+        ptx::mbarrier_init(full + 8 * s, 1);
+        ptx::mbarrier_init(empty + 8 * s, kPingPong ? 1 : kConsumers);
+      }
+      for (int s = 0; kKeeps && s < kPanel; ++s) ptx::mbarrier_init(panel_full + 8 * s, 1);
+      ptx::fence_mbarrier_init();
+      ptx::fence_proxy_async();
     }
-    for (int s = 0; kKeeps && s < kPanel; ++s) ptx::mbarrier_init(panel_full + 8 * s, 1);
-    ptx::fence_mbarrier_init();
+    __syncwarp();
+    ptx::named_barrier_arrive(kReadyBarrier, kThreads);
+  } else {
+    if (threadIdx.x == 32) prefetch_maps(p);
+    ptx::named_barrier(kReadyBarrier, kThreads);
   }
-  __syncthreads();
+  ptx::wait_for_kernel_before();
 
   if (warpgroup == 0) {
     ptx::give_registers<kProducerRegisters>();
-    if (ptx::uniform(threadIdx.x / 32) == 0) {
+    if (loads) {
       const bool issuer = ptx::elect_one();
-      if (issuer) {
-        ptx::prefetch_map(&p.a_last);
-        ptx::prefetch_map(&p.b_last);
-      }
       int stage = 0;
       uint32_t parity = 1;  // the first round finds every stage free
       for (int32_t index = first_unit; index < p.units; index += unit_step) {
@@ -513,7 +535,7 @@ __global__ void __launch_bounds__(kTileN == 64 ? kThreadsOfFew : kThreads, 1)
       }
     }
     if constexpr (is_held(kTileN)) held.store_all(p, &outlet);
-    if (thread == 0) ptx::bulk_wait<0>();
+    if (thread == 0) ptx::bulk_wait_read<0>();
   }
 #endif
 }
@@ -540,8 +562,11 @@ __global__ void __launch_bounds__(kThreads, 1) short_kernel(const __grid_constan
     for (int s = 0; s < 2 * kConsumers * kShortStages; ++s) ptx::mbarrier_init(barriers + 8 * s, 1);
     for (int s = 0; s < kShort; ++s) ptx::mbarrier_init(panel_full + 8 * s, 1);
     ptx::fence_mbarrier_init();
+  } else if (threadIdx.x == 32) {
+    prefetch_maps(p);
   }
   __syncthreads();
+  ptx::wait_for_kernel_before();
 
   const int32_t k_tiles = static_cast<int32_t>((p.contraction + kTileK - 1) / kTileK);
   const int32_t units = static_cast<int32_t>((p.rows + kShortRows - 1) / kShortRows);
@@ -610,7 +635,7 @@ __global__ void __launch_bounds__(kThreads, 1) short_kernel(const __grid_constan
       pin(sum);
       write_rows<T, kShortBuffers>(p, sum, {unit * kShortRows, col, 0}, &outlet);
     }
-    if (thread == 0) ptx::bulk_wait<0>();
+    if (thread == 0) ptx::bulk_wait_read<0>();
   }
 #endif
 }
@@ -727,7 +752,7 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   if (error != cudaSuccess) return error;
   void *pointers[] = {&arguments};
   return launch(chosen.kernel, dim3(static_cast<unsigned>(p.blocks)), dim3(kThreads), chosen.shared_bytes, stream,
-                pointers);
+                pointers, p.early);
 }
 
 }  // namespace hopper

@@ -388,6 +388,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = false;
   p.split = 0;
   p.overlap = chip.capability >= 90;
+  p.early = decide(forced.early, p.overlap);
   p.pack_a_pitch = p.pack_b_pitch = 0;
 
   // Weights are the output of dW and an operand of Y and dX; either way their size is free of T. dW is the one product
@@ -495,7 +496,7 @@ bool same(const Question &a, const Question &b) {
          a.chip.multiprocessors == b.chip.multiprocessors && a.choices.tile_n == b.choices.tile_n &&
          a.choices.band == b.choices.band && a.choices.keeps_columns == b.choices.keeps_columns &&
          a.choices.fetch_old == b.choices.fetch_old && a.choices.blocks == b.choices.blocks &&
-         a.choices.fed == b.choices.fed;
+         a.choices.fed == b.choices.fed && a.choices.early == b.choices.early;
 }
 
 }  // namespace

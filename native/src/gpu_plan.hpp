@@ -59,6 +59,7 @@ struct ProductPlan {
   int32_t band;        // rows of tiles that are walked together
   bool keeps_columns;  // a block loads its columns' operand once for all of its tiles
   bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
+  bool early;          // it is launched to overlap the end of the kernel before it
   int32_t split;       // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;
   int64_t tiles_m, tiles_n, tiles;  // of one slice
@@ -78,6 +79,7 @@ struct Forced {
   int32_t blocks = 0;  // at most, of kernels whose blocks walk from tile to tile
   int32_t fed = 0;     // of float32 products
   int32_t apart = 0;   // of a weighted sum's backward
+  int32_t early = 0;   // of 16-bit products
 };
 extern Forced forced;
 

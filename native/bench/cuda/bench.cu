@@ -379,9 +379,15 @@ struct Choice {
   const char *name;
   dxdw::gpu::Forced forced;  // tile_n, band, keeps_columns, fetch_old
 };
-constexpr Choice kChoices[] = {
-    {"wide", {256, 0, -1}},         {"wide band 4", {256, 4, -1}}, {"turned", {160}},           {"turns", {128, 0, -1}},
-    {"turns band 4", {128, 4, -1}}, {"keeps", {128, 0, 1}},        {"keeps wide", {256, 0, 1}}, {"narrow", {64}}};
+constexpr Choice kChoices[] = {{"wide", {256, 0, -1}},
+                               {"wide band 4", {256, 4, -1}},
+                               {"turned", {160}},
+                               {"turns", {128, 0, -1}},
+                               {"turns band 4", {128, 4, -1}},
+                               {"keeps", {128, 0, 1}},
+                               {"keeps wide", {256, 0, 1}},
+                               {"narrow", {64}},
+                               {"late", {0, 0, 0, 0, 0, 0, 0, -1}}};
 constexpr Choice kChoicesOfAdd[] = {{"wide fetch", {256, 0, -1, 1}},  {"wide no", {256, 0, -1, -1}},
                                     {"turns fetch", {128, 0, -1, 1}}, {"turns no", {128, 0, -1, -1}},
                                     {"keeps fetch", {128, 0, 1, 1}},  {"keeps no", {128, 0, 1, -1}},

@@ -945,6 +945,89 @@ void part_repeats() {
   printf("repeats: %d runs of five shapes beside a busy stream\n", runs);
 }
 
+// Products that read what the one before them wrote, and write what it read, one behind another on a stream and in a graph:
+// kernels that start while the one before them ends must wait for it. Each way gives the bits of kernels that start alone.
+void part_chain() {
+  const int rounds = reduced ? 3 : 30;
+  const dxdw::gpu::Forced ways[] = {{0, 0, 0, 0, 0, 0, 0, -1},
+                                    {},
+                                    {64},
+                                    {128, 0, -1},
+                                    {128, 0, 1},
+                                    {160},
+                                    {256, 0, -1},
+                                    {256, 0, 1},
+                                    {0, 0, 0, 0, 7}};
+  const size_t count = sizeof ways / sizeof ways[0];
+  const char *names[] = {"x", "y", "z", "dw", "dv"};
+  const int64_t sizes[][2] = {{256, 32}, {512, 16}};
+  for (const auto &size : sizes) {
+    const int64_t t = reduced ? 640 : 4096, d = size[0], n = size[1];
+    std::vector<char> expected[5];
+    // The last way is the plan's, recorded into a graph.
+    for (size_t way = 0; way <= count; ++way) {
+      snprintf(context, sizeof context, "chain of [%lld, %lld], way %zu", (long long)t, (long long)d, way);
+      Operand x, y, w, v, z, dw, dv;
+      Random random{11};
+      x.lay_out(Type::bf16, {t, d}, {d, 1}, 0);
+      y.lay_out(Type::bf16, {t, d}, {d, 1}, 0);
+      z.lay_out(Type::bf16, {t, n}, {n, 1}, 0);
+      w.lay_out(Type::bf16, {d, d}, {d, 1}, 0);
+      v.lay_out(Type::bf16, {d, n}, {n, 1}, 0);
+      dw.lay_out(Type::f32, {d, d}, {d, 1}, 0);
+      dv.lay_out(Type::f32, {d, n}, {n, 1}, 0);
+      for (Operand *o : {&x, &y, &z, &w, &v, &dw, &dv}) {
+        o->fill(&random, false);
+        // Results of the size of what they come from.
+        for (int64_t i = 0; o == &w && i < o->count(); ++i) o->set(i, o->get(i) / 16);
+        o->upload();
+      }
+      dxdw_stream *stream;
+      OK(dxdw_stream_create(0, &stream));
+      dxdw_options options = {};
+      options.size = sizeof options;
+      options.stream = stream;
+      const auto product = [&](int32_t function, Operand *a, Operand *b, Operand *c, int32_t split) {
+        const dxdw_tensor operands[] = {a->tensor(), b->tensor(), c->tensor()};
+        OK(dxdw_call(function, operands, split, 1, &options, 0, 0, 0, 0, 0, 0));
+      };
+      const auto round = [&] {
+        product(DXDW_Y, &x, &w, &y, 1);
+        product(DXDW_DW, &x, &y, &dw, 3);
+        product(DXDW_DX, &y, &w, &x, 1);
+        product(DXDW_Y, &x, &v, &z, 1);
+        product(DXDW_DW, &x, &z, &dv, 1);
+      };
+      const Forcing forcing(way < count ? ways[way] : dxdw::gpu::Forced{});
+      if (way < count) {
+        for (int i = 0; i < rounds; ++i) round();
+        OK(dxdw_stream_synchronize(stream));
+      } else {
+        void *workspace;
+        options.workspace_bytes = static_cast<uint64_t>(3 * d * d * 4);
+        OK(dxdw_memory_allocate(0, options.workspace_bytes, nullptr, &workspace));
+        options.workspace = workspace;
+        dxdw_graph *graph;
+        OK(dxdw_graph_begin(stream));
+        round();
+        OK(dxdw_graph_end(stream, &graph));
+        for (int i = 0; i < rounds; ++i) OK(dxdw_graph_launch(graph, stream));
+        OK(dxdw_stream_synchronize(stream));
+        OK(dxdw_graph_destroy(graph));
+        OK(dxdw_memory_free(0, workspace, nullptr));
+      }
+      OK(dxdw_stream_destroy(stream));
+      Operand *const results[] = {&x, &y, &z, &dw, &dv};
+      for (int i = 0; i < 5; ++i) {
+        results[i]->download();
+        if (way == 0) expected[i] = results[i]->image;
+        CHECK(results[i]->image == expected[i], "%s differs", names[i]);
+      }
+    }
+  }
+  printf("chain: same bits in %zu ways and a graph, %d rounds\n", count, rounds);
+}
+
 // Row i of Y has the same bits for every number of rows.
 void part_batch() {
   const struct {
@@ -1553,21 +1636,14 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},
-                           {"copies", part_copies},
-                           {"parity", part_parity},
-                           {"small", part_small},
-                           {"exact", part_exact},
-                           {"fed", part_fed},
-                           {"precision", part_precision},
-                           {"slices", part_slices},
-                           {"batch", part_batch},
-                           {"weighted", part_weighted},
-                           {"faults", part_faults},
-                           {"streams", part_streams},
-                           {"determinism", part_determinism},
-                           {"repeats", part_repeats},
-                           {"threads", part_threads},
+constexpr Part kParts[] = {{"values", part_values},     {"copies", part_copies},
+                           {"parity", part_parity},     {"small", part_small},
+                           {"chain", part_chain},       {"exact", part_exact},
+                           {"fed", part_fed},           {"precision", part_precision},
+                           {"slices", part_slices},     {"batch", part_batch},
+                           {"weighted", part_weighted}, {"faults", part_faults},
+                           {"streams", part_streams},   {"determinism", part_determinism},
+                           {"repeats", part_repeats},   {"threads", part_threads},
                            {"large", part_large}};
 
 }  // namespace

@@ -180,6 +180,10 @@ void test_choices() {
     CHECK(ragged.tile_n <= 128 && (width > 128 || ragged.tile_n == width), "ragged, %d columns: %s", width,
           gpu::explain(ragged, kH200).text);
   }
+  CHECK(lora.early && !gpu::plan_product(product(DXDW_Y, DType::bf16, 512, 512, 512), DXDW_Y, kA100).early,
+        "kernels start early where the chip can");
+  gpu::forced.early = -1;
+  CHECK(!plan(DXDW_Y, 512, 512, 512, false).early, "forced to start late");
   gpu::forced = {256, 0, 1, 0, 0};
   CHECK(plan(DXDW_Y, 1000, 256, 1000, false).keeps_columns, "forced to keep 256 columns");
   CHECK(!plan(DXDW_Y, 1000, 257, 1000, false).keeps_columns, "too long to be kept");
