@@ -39,6 +39,9 @@ cudaError_t product_hopper_bf16(const gpu::ProductPlan &p, const TiledOperand &a
                                 const Target &target, cudaStream_t stream);
 cudaError_t product_hopper_f16(const gpu::ProductPlan &p, const TiledOperand &a, const TiledOperand &b,
                                const Target &target, cudaStream_t stream);
+// gpu::kHopper where the plan says that the product is thin.
+cudaError_t product_thin(const gpu::ProductPlan &p, const TiledOperand &a, const TiledOperand &b, const Target &target,
+                         cudaStream_t stream);
 
 // ---- Reductions ----
 

@@ -655,6 +655,30 @@ inline bool encode_operand(CUtensorMap *map, CUtensorMap *map_last, DType type, 
   return last_slice == 0 || one(map, o.data, chunk, last_slice);
 }
 
+// How the result leaves: where it goes, by which epilogue, by which map.
+inline bool describe_result(Arguments *arguments, const gpu::ProductPlan &p, const Target &target) {
+  const int64_t rows = p.work.c.rows, cols = p.work.c.cols, size = size_of(target.type);
+  arguments->target = target;
+  arguments->rows = rows;
+  arguments->cols = cols;
+  // Where TMA cannot add, single additions that return nothing do: still one an element.
+  if (!p.stores_boxes && target.add && target.type == DType::f32) arguments->target.atomic = true;
+  arguments->epilogue = !p.stores_boxes               ? Epilogue::kElements
+                        : target.add || target.atomic ? Epilogue::kReduceAdd
+                                                      : Epilogue::kStore;
+  if (!p.stores_boxes) return true;
+  // A single line's stride means nothing; TMA wants a lawful one.
+  const auto pitch = [&](int64_t lines, int64_t line, int64_t stride) {
+    return lines == 1 ? (line * size + 15) / 16 * 16 / size : stride;
+  };
+  if (p.turned)
+    return encode(&arguments->c, target.type, target.data, rows, cols, 1, pitch(cols, rows, target.col_stride), 0, 64,
+                  kTurnedColumns);
+  const int64_t slices = target.slice_stride > 0 ? p.split : 1;
+  return encode(&arguments->c, target.type, target.data, cols, rows, slices, pitch(rows, cols, target.row_stride),
+                target.slice_stride, 128 / static_cast<int>(size), 64);
+}
+
 // A kernel, its shared memory, and the devices that know of it.
 struct Variant {
   const void *kernel;
@@ -701,9 +725,6 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   const int64_t rows = w.c.rows, cols = w.c.cols, contraction = w.contraction();
   const DType type = w.a.type;
   Arguments arguments;
-  arguments.target = target;
-  arguments.rows = rows;
-  arguments.cols = cols;
   arguments.contraction = contraction;
   arguments.chunk = p.chunk;
   arguments.tiles_m = static_cast<int32_t>(p.tiles_m);
@@ -715,31 +736,11 @@ cudaError_t product(const gpu::ProductPlan &p, const TiledOperand &a, const Tile
   const bool is_short = p.keeps_columns && p.tile_n == kShortTileN;
   if (!encode_operand(&arguments.a, &arguments.a_last, type, a, rows, p.chunk, last_slice, last_length,
                       is_short ? kShortRows : kTileM) ||
-      !encode_operand(&arguments.b, &arguments.b_last, type, b, cols, p.chunk, last_slice, last_length, p.tile_n))
+      !encode_operand(&arguments.b, &arguments.b_last, type, b, cols, p.chunk, last_slice, last_length, p.tile_n) ||
+      !describe_result(&arguments, p, target))
     return cudaErrorInvalidValue;
-
-  // Where TMA cannot add, single additions that return nothing do: still one an element.
-  if (!p.stores_boxes && target.add && target.type == DType::f32) arguments.target.atomic = true;
-  arguments.epilogue = !p.stores_boxes               ? Epilogue::kElements
-                       : target.add || target.atomic ? Epilogue::kReduceAdd
-                                                     : Epilogue::kStore;
   arguments.band = p.band;
   arguments.fetch_old = p.fetch_old && arguments.epilogue == Epilogue::kReduceAdd;
-  const int64_t size = size_of(target.type);
-  // A single line's stride means nothing; TMA wants a lawful one.
-  const auto pitch = [&](int64_t lines, int64_t line, int64_t stride) {
-    return lines == 1 ? (line * size + 15) / 16 * 16 / size : stride;
-  };
-  if (p.turned) {
-    if (!encode(&arguments.c, target.type, target.data, rows, cols, 1, pitch(cols, rows, target.col_stride), 0, 64,
-                kTurnedColumns))
-      return cudaErrorInvalidValue;
-  } else if (p.stores_boxes) {
-    const int64_t slices = target.slice_stride > 0 ? p.split : 1;
-    if (!encode(&arguments.c, target.type, target.data, cols, rows, slices, pitch(rows, cols, target.row_stride),
-                target.slice_stride, 128 / static_cast<int>(size), 64))
-      return cudaErrorInvalidValue;
-  }
 
   const bool inner_a = a.contraction_inner, inner_b = b.contraction_inner;
   const Variant chosen = is_short          ? short_variant<T>(inner_b)

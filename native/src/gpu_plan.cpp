@@ -36,6 +36,8 @@ constexpr int64_t kFewTiles = 8;                // k-tiles of a contraction that
 constexpr int64_t kShortTiles = 4;              // k-tiles of which a block can keep 256 columns
 constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 cache
 constexpr double kNever = 1e30;                 // cycles of what was forced not to be
+// From where on the thin kernel is taken.
+constexpr int64_t kThinContraction = 2048, kThinRows = 8192;
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -334,13 +336,26 @@ double choose_short(ProductPlan *p, double cycles, const Chip &chip) {
   return kept_cycles;
 }
 
+// Few columns and a long contraction: what the thin kernel can compute, and where it is faster.
+bool choose_thin(ProductPlan *p) {
+  const Product &w = p->work;
+  if (w.split != 1 || w.c.cols != kThinColumns || !p->a.contraction_inner || p->b.contraction_inner) return false;
+  if (!p->a.aligned || !p->b.aligned) return false;
+  const bool pays = w.contraction() >= kThinContraction && w.c.rows >= kThinRows && forced.tile_n == 0;
+  if (!decide(forced.thin, pays)) return false;
+  p->thin = true;
+  p->split = 1;
+  set_tiles(p, 128, kThinColumns, 64);
+  return true;
+}
+
 // How the Hopper kernel's blocks share the tiles.
 void choose_walk(ProductPlan *p, const Chip &chip) {
   const int64_t units = p->tiles * p->split, k_tiles = ceil_div(p->chunk, p->tile_k);
   // Few k-tiles, old values to add to: what is read from memory must be asked for early.
   if (can_keep(*p, p->split, chip)) p->keeps_columns = decide(forced.keeps_columns, p->keeps_columns);
   const bool is_short = p->keeps_columns && p->tile_n == 256;
-  p->fetch_old = adds_in_place(*p, p->split) && !is_short && decide(forced.fetch_old, k_tiles <= kFewTiles);
+  p->fetch_old = adds_in_place(*p, p->split) && !is_short && !p->thin && decide(forced.fetch_old, k_tiles <= kFewTiles);
   const int64_t walkers = walkers_of(*p, chip);
   if (p->keeps_columns) {
     p->band = 1;
@@ -385,7 +400,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
   p.band = 1;
-  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = false;
+  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = p.thin = false;
   p.split = 0;
   p.overlap = chip.capability >= 90;
   p.early = decide(forced.early, p.overlap);
@@ -419,8 +434,11 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     if (can_be_fed(p, chip) && decide(forced.fed, p.tile_n == kFedTileN)) choose_fed(&p, chip);
   } else if (wgmma) {
     p.kernel = kHopper;
-    const double cycles = choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 128, 64, true}, {128, 64, 64}}, chip);
-    choose_turned(&p, choose_short(&p, cycles, chip), chip);
+    if (!choose_thin(&p)) {
+      const double cycles =
+          choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 128, 64, true}, {128, 64, 64}}, chip);
+      choose_turned(&p, choose_short(&p, cycles, chip), chip);
+    }
     why = "wgmma and TMA: 16-bit operands on capability 9.0";
   } else {
     p.kernel = kMma;
@@ -496,7 +514,7 @@ bool same(const Question &a, const Question &b) {
          a.chip.multiprocessors == b.chip.multiprocessors && a.choices.tile_n == b.choices.tile_n &&
          a.choices.band == b.choices.band && a.choices.keeps_columns == b.choices.keeps_columns &&
          a.choices.fetch_old == b.choices.fetch_old && a.choices.blocks == b.choices.blocks &&
-         a.choices.fed == b.choices.fed && a.choices.early == b.choices.early;
+         a.choices.fed == b.choices.fed && a.choices.early == b.choices.early && a.choices.thin == b.choices.thin;
 }
 
 }  // namespace
@@ -554,7 +572,8 @@ const char *kernel_name(const ProductPlan &plan) {
     case kTf32: return "hopper_tf32_128x192x32";
     case kBf16x3: return "hopper_bf16x3_128x192x32";
     default:
-      return plan.tile_n == 256   ? "hopper_128x256x64"
+      return plan.thin            ? "hopper_thin_128x16x64"
+             : plan.tile_n == 256 ? "hopper_128x256x64"
              : plan.tile_n == 160 ? "hopper_128x160x64"
              : plan.tile_n == 128 ? "hopper_128x128x64"
                                   : "hopper_128x64x64";

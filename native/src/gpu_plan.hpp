@@ -27,6 +27,9 @@ constexpr int32_t kFedTileM = 128, kFedTileN = 256, kFedTileK = 32;
 // Tiles of kTf32 and kBf16x3, and what their packed lines are rounded up to.
 constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kPartsPadding = 64;
 
+// Columns of the results that the thin kernel for 16-bit operands computes.
+constexpr int32_t kThinColumns = 16;
+
 // Contractions that the kernels for small tiles of kMma take at once.
 constexpr int64_t kMostSmallContraction = 512;
 
@@ -60,6 +63,7 @@ struct ProductPlan {
   bool keeps_columns;  // a block loads its columns' operand once for all of its tiles
   bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
   bool early;          // it is launched to overlap the end of the kernel before it
+  bool thin;           // kThinColumns columns and a long contraction: a kernel of their own
   int32_t split;       // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;
   int64_t tiles_m, tiles_n, tiles;  // of one slice
@@ -80,6 +84,7 @@ struct Forced {
   int32_t fed = 0;     // of float32 products
   int32_t apart = 0;   // of a weighted sum's backward
   int32_t early = 0;   // of 16-bit products
+  int32_t thin = 0;
 };
 extern Forced forced;
 

@@ -387,7 +387,8 @@ constexpr Choice kChoices[] = {{"wide", {256, 0, -1}},
                                {"keeps", {128, 0, 1}},
                                {"keeps wide", {256, 0, 1}},
                                {"narrow", {64}},
-                               {"late", {0, 0, 0, 0, 0, 0, 0, -1}}};
+                               {"late", {0, 0, 0, 0, 0, 0, 0, -1}},
+                               {"no thin", {0, 0, 0, 0, 0, 0, 0, 0, -1}}};
 constexpr Choice kChoicesOfAdd[] = {{"wide fetch", {256, 0, -1, 1}},  {"wide no", {256, 0, -1, -1}},
                                     {"turns fetch", {128, 0, -1, 1}}, {"turns no", {128, 0, -1, -1}},
                                     {"keeps fetch", {128, 0, 1, 1}},  {"keeps no", {128, 0, 1, -1}},

@@ -945,6 +945,87 @@ void part_repeats() {
   printf("repeats: %d runs of five shapes beside a busy stream\n", runs);
 }
 
+// Products of 16 columns by the kernel that is theirs, forced: around the edges of its rows, steps and rings, steps that are
+// asked for ahead and such that are not, more tiles than blocks. Whole numbers, so that float32 results must be exact.
+void part_thin() {
+  const int64_t depths[] = {512, 513, 520, 575, 576, 577, 640, 1023, 1024, 1025, 1088, 1544, 1600, 3000};
+  const int64_t extents[] = {1, 8, 63, 65, 127, 128, 129, 192, 255, 256, 257, 600, 900, 1100};
+  const int rounds = reduced ? 4 : 24;
+  int cases = 0, taken[2] = {};
+  for (int64_t depth : depths)
+    for (int i = 0; i < rounds; ++i) {
+      Random random{static_cast<uint64_t>(depth) * 1000 + static_cast<uint64_t>(i)};
+      ProductCase c;
+      c.function = i % 2 == 0 ? DXDW_Y : DXDW_DX;
+      c.t = extents[random.between(0, sizeof extents / sizeof extents[0] - 1)];
+      c.k = c.function == DXDW_Y ? depth : 16, c.n = c.function == DXDW_Y ? 16 : depth;
+      c.in = random.one_in(2) ? Type::f16 : Type::bf16;
+      c.out = random.one_in(2) ? c.in : Type::f32;
+      c.accumulate = static_cast<int32_t>(random.between(0, 2));
+      c.friendly = !random.one_in(8);
+      c.dense = c.function == DXDW_Y && random.one_in(4);
+      c.integers = true;
+      c.seed = static_cast<uint64_t>(depth * 100 + i);
+      dxdw::gpu::Forced forced = {};
+      forced.thin = 1;
+      const int32_t blocks[] = {0, 0, 1, 2, 3};
+      forced.blocks = blocks[random.between(0, 4)];
+      const NothingBehind behind(random.one_in(2));
+      describe(c, "thin");
+      Products p;
+      prepare(c, &p);
+      const Forcing forcing(forced);
+      call(c, &p);
+      fetch(&p);
+      check_against_host(c, &p);
+      ++cases;
+      taken[i % 2] += strncmp(p.plan.kernel, "hopper_thin_128x16", 18) == 0;
+    }
+  printf("thin: %d cases, of which Y %d, dX %d by the thin kernel\n", cases, taken[0], taken[1]);
+  CHECK(taken[0] > 0 && taken[1] > 0, "the thin kernel was not taken");
+
+  // Row i has the same bits for every number of rows, be they many enough for the thin kernel or not.
+  const struct {
+    int64_t t;
+    int32_t thin;
+  } arms[] = {{300, -1}, {300, 1}, {129, 1}, {16, 1}, {1, 1}, {1, -1}, {8200, 0}};
+  constexpr int64_t kDepth = 2048;
+  std::vector<float> rows;
+  for (const auto &arm : arms) {
+    if (reduced && arm.t > 300) continue;
+    snprintf(context, sizeof context, "thin: %lld rows, forced %d", (long long)arm.t, arm.thin);
+    ProductCase c;
+    c.t = arm.t, c.k = kDepth, c.n = 16, c.in = Type::bf16, c.out = Type::f32;
+    c.flags = DXDW_BATCH_INVARIANT;
+    Products p;
+    Random random{4};
+    p.a.lay_out(c.in, {c.t, c.k}, {c.k, 1}, 0);
+    p.b.lay_out(c.in, {c.k, c.n}, {c.n, 1}, 0);
+    p.c.lay_out(c.out, {c.t, c.n}, {c.n, 1}, 0);
+    // Values that depend on (row, column) alone.
+    for (int64_t e = 0; e < p.a.count(); ++e) {
+      Random value{static_cast<uint64_t>(e)};
+      p.a.set(e, value.real());
+    }
+    p.b.fill(&random, false);
+    for (Operand *o : {&p.a, &p.b, &p.c}) o->upload();
+    dxdw::gpu::Forced forced = {};
+    forced.thin = arm.thin;
+    const Forcing forcing(forced);
+    call(c, &p);
+    p.c.download();
+    CHECK((strncmp(p.plan.kernel, "hopper_thin", 11) == 0) == (arm.thin >= 0), "%s", p.plan.kernel);
+    for (int64_t e = 0; e < std::min<int64_t>(p.c.count(), 300 * c.n); ++e) {
+      const float value = p.c.get(e);
+      if (rows.size() < static_cast<size_t>(300 * c.n))
+        rows.push_back(value);
+      else
+        CHECK(memcmp(&rows[static_cast<size_t>(e)], &value, 4) == 0, "row %lld: %.9g, %.9g with other rows",
+              (long long)(e / c.n), value, rows[static_cast<size_t>(e)]);
+    }
+  }
+}
+
 // Products that read what the one before them wrote, and write what it read, one behind another on a stream and in a graph:
 // kernels that start while the one before them ends must wait for it. Each way gives the bits of kernels that start alone.
 void part_chain() {
@@ -957,7 +1038,9 @@ void part_chain() {
                                     {160},
                                     {256, 0, -1},
                                     {256, 0, 1},
-                                    {0, 0, 0, 0, 7}};
+                                    {0, 0, 0, 0, 7},
+                                    {0, 0, 0, 0, 0, 0, 0, 0, 1},
+                                    {0, 0, 0, 0, 0, 0, 0, -1, 1}};
   const size_t count = sizeof ways / sizeof ways[0];
   const char *names[] = {"x", "y", "z", "dw", "dv"};
   const int64_t sizes[][2] = {{256, 32}, {512, 16}};
@@ -1636,15 +1719,12 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},     {"copies", part_copies},
-                           {"parity", part_parity},     {"small", part_small},
-                           {"chain", part_chain},       {"exact", part_exact},
-                           {"fed", part_fed},           {"precision", part_precision},
-                           {"slices", part_slices},     {"batch", part_batch},
-                           {"weighted", part_weighted}, {"faults", part_faults},
-                           {"streams", part_streams},   {"determinism", part_determinism},
-                           {"repeats", part_repeats},   {"threads", part_threads},
-                           {"large", part_large}};
+constexpr Part kParts[] = {{"values", part_values},   {"copies", part_copies},   {"parity", part_parity},
+                           {"small", part_small},     {"thin", part_thin},       {"chain", part_chain},
+                           {"exact", part_exact},     {"fed", part_fed},         {"precision", part_precision},
+                           {"slices", part_slices},   {"batch", part_batch},     {"weighted", part_weighted},
+                           {"faults", part_faults},   {"streams", part_streams}, {"determinism", part_determinism},
+                           {"repeats", part_repeats}, {"threads", part_threads}, {"large", part_large}};
 
 }  // namespace
 

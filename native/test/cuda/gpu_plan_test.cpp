@@ -190,6 +190,33 @@ void test_choices() {
   gpu::forced = {};
 }
 
+// Thin products: 16 columns, a long contraction, many rows; or where they are forced, whatever their rows.
+void test_thin() {
+  const auto plan = [](int64_t t, int64_t k, int64_t n, int32_t thin, int64_t pad = 0) {
+    gpu::forced.thin = thin;
+    const gpu::ProductPlan made = gpu::plan_product(product(DXDW_Y, DType::bf16, t, k, n, 1, pad), DXDW_Y, kH200);
+    gpu::forced = {};
+    return made;
+  };
+  const gpu::ProductPlan lora = plan(16384, 4096, 16, 0);
+  CHECK(lora.thin && lora.kernel == gpu::kHopper && lora.blocks == 128 && lora.workspace_bytes == 0 &&
+            strcmp(gpu::kernel_name(lora), "hopper_thin_128x16x64") == 0,
+        "%s: %s", gpu::kernel_name(lora), gpu::explain(lora, kH200).text);
+  CHECK(!plan(16384, 4096, 16, -1).thin && !plan(16384, 4096, 24, 0).thin, "forced off, and 24 columns");
+  CHECK(!plan(8000, 4096, 16, 0).thin && !plan(16384, 1024, 16, 0).thin, "few rows, and a shorter contraction");
+  CHECK(plan(1, 512, 16, 1).thin && plan(600, 1000, 16, 1, 8).thin, "forced");
+  CHECK(!plan(600, 1000, 16, 1, 1).thin && !plan(600, 511, 16, 1).thin, "rows off 16 bytes, few weights");
+  // dX of weights that lie transposed has the same form; of others it has not.
+  Product dx = product(DXDW_DX, DType::bf16, 16384, 16, 4096);
+  CHECK(!gpu::plan_product(dx, DXDW_DX, kH200).thin, "the contraction of w is inner");
+  dx.b.row_stride = 16, dx.b.col_stride = 1;
+  CHECK(gpu::plan_product(dx, DXDW_DX, kH200).thin, "transposed w");
+  dx.precision = DXDW_PRECISION_EXACT;
+  CHECK(!gpu::plan_product(dx, DXDW_DX, kH200).thin && !plan(16384, 4096, 32, 1).thin, "exact, and 32 columns");
+  // A batch-invariant row of few takes the same kind of kernel, in which all tiles give the same bits.
+  CHECK(plan(1, 4096, 16, 0).kernel == gpu::kHopper, "one row");
+}
+
 // float32 and exact precision never reach the tensor cores.
 void test_precision() {
   for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
@@ -401,6 +428,7 @@ int main() {
   test_huge();
   test_split();
   test_choices();
+  test_thin();
   test_same_kernel();
   test_consistency();
   printf("all passed\n");
