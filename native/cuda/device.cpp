@@ -1,5 +1,6 @@
 #include "device.hpp"
 
+#include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -575,20 +576,35 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_byte
   return error;
 }
 
-void *tensor_map_encoder() {
-  // Threads that come first together find the same function.
-  static std::atomic<void *> found{nullptr};
-  void *function = found.load(std::memory_order_acquire);
+namespace {
+
+// A function of the driver, or NULL. Threads that come first together find the same.
+void *driver_function(const char *name, unsigned version, std::atomic<void *> *found) {
+  void *function = found->load(std::memory_order_acquire);
   if (function != nullptr) return function;
   cudaDriverEntryPointQueryResult result;
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
     cudaGetLastError();
     return nullptr;
   }
-  found.store(function, std::memory_order_release);
+  found->store(function, std::memory_order_release);
   return function;
+}
+
+}  // namespace
+
+void *tensor_map_encoder() {
+  static std::atomic<void *> encoder{nullptr}, current{nullptr};
+  // The encoder wants a context, which a thread that has not used the device yet lacks: the runtime makes it current.
+  const auto current_context =
+      reinterpret_cast<decltype(&cuCtxGetCurrent)>(driver_function("cuCtxGetCurrent", 4000, &current));
+  CUcontext context = nullptr;
+  if (current_context == nullptr || current_context(&context) != CUDA_SUCCESS) return nullptr;
+  int device;
+  if (context == nullptr && (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess))
+    return nullptr;
+  return driver_function("cuTensorMapEncodeTiled", 12000, &encoder);
 }
 
 // ---- Events ----
