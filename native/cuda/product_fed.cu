@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       ptx::mbarrier_init(full + 8 * s, 1);
-      ptx::mbarrier_init(empty + 8 * s, kMultiplyingWarps);
-      ptx::mbarrier_init(turned + 8 * s, kTurners);
+      ptx::mbarrier_init(empty + 8 * s, kMultiplyingWarps * 32);
+      ptx::mbarrier_init(turned + 8 * s, kTurners * 32);
     }
     ptx::fence_mbarrier_init();
   }
@@ -208,8 +208,7 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
             turn_stage(at, kInnerA ? 0 : kTileM / 4, (kInnerB ? kTileM + kTileN : kTileM) / 4,
                        threadIdx.x - 32 * kFirstTurner);
             ptx::fence_proxy_async();  // in front of what the copy engine writes there next
-            __syncwarp();
-            if (issuer) ptx::mbarrier_arrive(turned + 8 * stage);
+            ptx::mbarrier_arrive(turned + 8 * stage);
           }
           advance();
         }
@@ -283,10 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
           multiply_k(kBlock - 1, next_a, next_b);
           a_at = next_a;
           b_at = next_b;
-          if (leaves) {
-            __syncwarp();
-            if (lane == 0) ptx::mbarrier_arrive(empty + 8 * done);
-          }
+          if (leaves) ptx::mbarrier_arrive(empty + 8 * done);
         }
 #pragma unroll 1
         for (int k = 0; k < length % kBlock; ++k) {
@@ -299,8 +295,7 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
             for (int i = 0; i < M; ++i) sum[i][j] = fmaf(a_k[i], b_k[j], sum[i][j]);
         }
         if (length % kStep != 0) {
-          __syncwarp();
-          if (lane == 0) ptx::mbarrier_arrive(empty + 8 * stage);
+          ptx::mbarrier_arrive(empty + 8 * stage);
           advance();
         }
       }

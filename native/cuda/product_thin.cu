@@ -69,8 +69,7 @@ struct ThinArguments {
                    : "memory");
     }
     ptx::fence_proxy_async();
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(full + 8 * stage);
+    ptx::mbarrier_arrive(full + 8 * stage);
   }
 }
 
@@ -89,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, 1) thin_kernel(const __grid_constant
   if (warp == 0) {
     if (threadIdx.x == 0) {
       for (int s = 0; s < kThinStages; ++s) {
-        ptx::mbarrier_init(full + 8 * s, 2);  // A and B
+        ptx::mbarrier_init(full + 8 * s, 1 + 32);  // A, and a warp's B
         ptx::mbarrier_init(empty + 8 * s, kConsumers);
       }
       ptx::fence_mbarrier_init();
