@@ -167,7 +167,7 @@ public final class Programs {
       long resident = 0;
       long held = Dxdw.memoryUse().arenaBytes();
       float sum = 0;
-      for (int round = 0; round < 10; ++round) {
+      for (int round = 0; round < 20; ++round) {
         for (int i = 0; i < gets / 10; ++i) {
           sum += tensor.get(i % 100, i / 100 % 100);
         }
@@ -176,7 +176,7 @@ public final class Programs {
           copy.copyFrom(tensor);
           sum += tensor.toString().length();
         }
-        if (round == 1) {
+        if (round == 9) {
           resident = status("VmRSS");
         }
       }
