@@ -181,6 +181,9 @@ bool lies_here(const dxdw_tensor &t) {
     __int128 stride = t.strides == nullptr ? 1 : t.strides[d];
     if (t.strides == nullptr)
       for (int32_t e = d + 1; e < t.ndim && stride < kBytes; ++e) stride *= t.shape[e];
+    if (t.shape[d] == 1) continue;
+    // Not multiplied before it is known to be small: two such sizes have a product that no 128 bits hold.
+    if (stride > kBytes || stride < -kBytes) return false;
     const __int128 reach = (t.shape[d] - 1) * stride;
     if (reach > kBytes || reach < -kBytes) return false;
     (reach < 0 ? low : high) += reach;

@@ -107,17 +107,18 @@ void chosen_products(const Memory &memory) {
   run_as(Type::bf16, Type::bf16, 90, 70, 200);
   // Wide micro-tiles: more rows than B is read in place for, by 0 to 11 more than a panel of A has; columns that leave
   // each number of vectors, whole or not; A in place, and packed.
+  const int64_t sizes[][2] = {{1, 33}, {2, 48},  {3, 49},  {8, 64},  {31, 65}, {64, 79}, {1, 96},
+                              {2, 97}, {3, 128}, {8, 190}, {31, 48}, {64, 97}, {530, 65}};
   int64_t more = 0;
   for (const int32_t function : {DXDW_Y, DXDW_DW})
     for (const Type in : kTypes)
-      for (const int64_t depth : {1, 2, 3, 8, 31, 64, 530})
-        for (const int64_t cols : {33, 48, 49, 64, 65, 79, 96, 97, 128, 190}) {
-          c.function = function;
-          c.accumulate = more % 2 == 0 ? DXDW_ASSIGN : DXDW_ADD;
-          const int64_t rows = 648 + more++ % 12;
-          const Type out = more % 3 == 0 ? in : Type::f32;
-          function == DXDW_Y ? run_as(in, out, rows, depth, cols) : run_as(in, out, depth, rows, cols);
-        }
+      for (const auto &[depth, cols] : sizes) {
+        c.function = function;
+        c.accumulate = more % 2 == 0 ? DXDW_ASSIGN : DXDW_ADD;
+        const int64_t rows = 648 + more++ % 12;
+        const Type out = more % 3 == 0 ? in : Type::f32;
+        function == DXDW_Y ? run_as(in, out, rows, depth, cols) : run_as(in, out, depth, rows, cols);
+      }
   // Rows of dW that threads share evenly.
   c.function = DXDW_DW;
   c.accumulate = DXDW_ASSIGN;
