@@ -1,5 +1,5 @@
 // One bit pattern for given inputs, split and types: over runs, thread counts and rows of a batch. Guards against sums
-// whose order follows the number of threads, their luck, or the batch size.
+// whose order follows the number of threads, their luck, or the batch size. Argument: runs with each number of threads.
 #include "harness.hpp"
 
 using namespace test;
@@ -29,7 +29,7 @@ void run(const Product &p, Literal &a, Literal &b, Literal &out) {
                                    : dw_launch(a.tensor(), b.tensor(), out.tensor(), p.split, 1, &options));
 }
 
-void thread_counts_and_runs() {
+void thread_counts_and_runs(int rounds) {
   const Product products[] = {
       {DXDW_Y, 300, 600, 200, 1, 0},  {DXDW_Y, 1000, 64, 48, 1, 0},   {DXDW_Y, 3, 1100, 900, 1, 0},
       {DXDW_Y, 2000, 16, 1, 1, 0},    {DXDW_DX, 300, 200, 600, 1, 0}, {DXDW_DX, 33, 1000, 1030, 1, 0},
@@ -45,7 +45,7 @@ void thread_counts_and_runs() {
       Literal a(type, {s[0][0], s[0][1]}, random_values(s[0][0] * s[0][1], 1));
       Literal b(type, {s[1][0], s[1][1]}, random_values(s[1][0] * s[1][1], 2));
       Values first;
-      for (int round = 0; round < 2; ++round)
+      for (int round = 0; round < rounds; ++round)
         for (int32_t threads : kThreads) {
           CHECK_OK(dxdw_set_threads(threads));
           Literal out(Type::f32, {s[2][0], s[2][1]}, NAN);
@@ -157,9 +157,9 @@ void batch_invariance(int64_t k) {
 
 }  // namespace
 
-int main() {
+int main(int count, char **arguments) {
   report_faults();
-  thread_counts_and_runs();
+  thread_counts_and_runs(count > 1 ? atoi(arguments[1]) : 2);
   slices_alone();
   weighted_sums();
   batch_invariance(700);
