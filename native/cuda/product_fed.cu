@@ -51,9 +51,6 @@ __device__ __forceinline__ void read_four(uint32_t from, float (&to)[4]) {
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                : "r"(from));
 }
-__device__ __forceinline__ void write_four(uint32_t to, float x, float y, float z, float w) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
-}
 
 // Lines of 32 k stand in a stage as TMA's swizzle leaves them: four k `chunk` of line l at 128 l + 16 (chunk ^ l % 8).
 //
@@ -70,7 +67,9 @@ __device__ __forceinline__ void turn_stage(uint32_t stage_at, uint32_t first, ui
 #pragma unroll
     for (int e = 0; e < 4; ++e) read_four(at ^ 144 * e, cell[e]);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) write_four(to ^ 144 * e, cell[0][e], cell[1][e], cell[2][e], cell[3][e]);
+    for (int e = 0; e < 4; ++e)
+      ptx::store_shared(to ^ 144 * e, make_uint4(__float_as_uint(cell[0][e]), __float_as_uint(cell[1][e]),
+                                                 __float_as_uint(cell[2][e]), __float_as_uint(cell[3][e])));
   }
 }
 
@@ -126,28 +125,7 @@ __device__ __forceinline__ void write_tile(const TiledArguments &p, const TileUn
     for (int g = 0; g < N / 4; ++g) {
       const int col = Columns::line(col_group, col_lane, 4 * g);
       const int64_t first = u.slice * c.slice_stride + row * c.row_stride + (u.col0 + col) * c.col_stride;
-      // Copies, or the compiler would put sums side by side for the store, in banks that cost the products.
-      float value[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) asm volatile("mov.b32 %0, %1;" : "=f"(value[e]) : "f"(sum[i][4 * g + e]));
-      if (vectors && col + 4 <= cols_left) {
-        float4 *out = reinterpret_cast<float4 *>(reinterpret_cast<float *>(c.data) + first);
-        float4 result = make_float4(value[0], value[1], value[2], value[3]);
-        if (c.add) {
-          const float4 old = *out;
-          result = make_float4(old.x + result.x, old.y + result.y, old.z + result.z, old.w + result.w);
-        }
-        *out = result;
-      } else {
-        int64_t elements[4];
-        bool inside[4];
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          elements[e] = first + e * c.col_stride;
-          inside[e] = col + e < cols_left;
-        }
-        put(c.data, DType::f32, elements, inside, value, c.add, c.atomic);
-      }
+      put_four(c, DType::f32, first, col, cols_left, vectors, &sum[i][4 * g]);
     }
   }
 }

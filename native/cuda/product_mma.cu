@@ -72,12 +72,6 @@ __device__ __forceinline__ void multiply<__half>(float (&c)[4], const uint32_t (
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ void store_chunk(uint32_t shared, const uint4 &chunk) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(chunk.x), "r"(chunk.y), "r"(chunk.z),
-               "r"(chunk.w)
-               : "memory");
-}
-
 // Fills one operand's stages, step after step, with lines [first_line, +tile) and some k each; what lies outside is 0. A
 // thread's chunks, or elements, are the same in every step, so that addresses only advance.
 template <bool kInner, typename S>
@@ -137,7 +131,7 @@ struct Filler {
       const uint32_t low = 2 * i < inside ? from[2 * i] : 0, high = 2 * i + 1 < inside ? from[2 * i + 1] : 0;
       words[i] = low | high << 16;
     }
-    store_chunk(to, make_uint4(words[0], words[1], words[2], words[3]));
+    ptx::store_shared(to, make_uint4(words[0], words[1], words[2], words[3]));
   }
 
   __device__ __forceinline__ void fill(uint32_t stage, int64_t step_left) {
@@ -182,7 +176,7 @@ struct Filler {
   }
   __device__ __forceinline__ void store(uint32_t stage, const uint4 (&words)[kChunks]) const {
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) store_chunk(stage + offset(line, k) + i * kChunkHop * kPitch, words[i]);
+    for (int i = 0; i < kChunks; ++i) ptx::store_shared(stage + offset(line, k) + i * kChunkHop * kPitch, words[i]);
   }
 };
 

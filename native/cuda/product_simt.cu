@@ -332,30 +332,7 @@ __global__ void __launch_bounds__(kThreads, Shape<T, M, N>::kBlocks) simt_kernel
       for (int g = 0; g < kGroupsN; ++g) {
         const int col = col_in_tile + g * 16;
         const int64_t first = u.slice * p.c.slice_stride + row * p.c.row_stride + (u.col0 + col) * p.c.col_stride;
-        // Copies, or the compiler would put sums side by side for the store, in banks that cost the products.
-        float value[4];
-#pragma unroll
-        for (int e = 0; e < 4; ++e) asm volatile("mov.b32 %0, %1;" : "=f"(value[e]) : "f"(sum[i][4 * g + e]));
-        if (vectors && col + 4 <= cols_left) {
-          float4 *out = reinterpret_cast<float4 *>(reinterpret_cast<float *>(p.c.data) + first);
-          float4 result = make_float4(value[0], value[1], value[2], value[3]);
-          if (p.c.add) {
-            const float4 old = *out;
-            result = make_float4(old.x + result.x, old.y + result.y, old.z + result.z, old.w + result.w);
-          }
-          *out = result;
-        } else {
-          int64_t elements[4];
-          bool inside[4];
-          float values[4];
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            elements[e] = first + e * p.c.col_stride;
-            inside[e] = col + e < cols_left;
-            values[e] = value[e];
-          }
-          put(p.c.data, p.c.type, elements, inside, values, p.c.add, p.c.atomic);
-        }
+        put_four(p.c, p.c.type, first, col, cols_left, vectors, &sum[i][4 * g]);
       }
     }
   }

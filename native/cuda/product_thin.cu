@@ -64,9 +64,7 @@ struct ThinArguments {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int at = lane + 32 * i;
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + swizzled(at / 2, at % 2)), "r"(now[i].x),
-                   "r"(now[i].y), "r"(now[i].z), "r"(now[i].w)
-                   : "memory");
+      ptx::store_shared(to + swizzled(at / 2, at % 2), now[i]);
     }
     ptx::fence_proxy_async();
     ptx::mbarrier_arrive(full + 8 * stage);

@@ -52,6 +52,14 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
 #endif
 }
 
+// ---- Shared memory ----
+
+__device__ __forceinline__ void store_shared(uint32_t shared, const uint4 &four) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(four.x), "r"(four.y), "r"(four.z),
+               "r"(four.w)
+               : "memory");
+}
+
 // ---- TMA ----
 
 __device__ __forceinline__ void prefetch_map(const void *map) {

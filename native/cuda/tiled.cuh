@@ -72,6 +72,34 @@ inline dim3 grid_of_tiles(const gpu::ProductPlan &p) {
   return dim3(static_cast<unsigned>(p.tiles_n), static_cast<unsigned>(p.tiles_m), static_cast<unsigned>(p.split));
 }
 
+// Four neighbours of a row of the result, from column `col` of a tile that has `cols_left`, which is element `first`.
+// vectors: whole fours of float32 are written at once.
+__device__ __forceinline__ void put_four(const Target &c, DType type, int64_t first, int col, int64_t cols_left,
+                                         bool vectors, const float *sums) {
+  // Copies, or the compiler would put sums side by side for the store, in banks that cost the products.
+  float values[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) asm volatile("mov.b32 %0, %1;" : "=f"(values[e]) : "f"(sums[e]));
+  if (vectors && col + 4 <= cols_left) {
+    float4 *out = reinterpret_cast<float4 *>(reinterpret_cast<float *>(c.data) + first);
+    float4 result = make_float4(values[0], values[1], values[2], values[3]);
+    if (c.add) {
+      const float4 old = *out;
+      result = make_float4(old.x + result.x, old.y + result.y, old.z + result.z, old.w + result.w);
+    }
+    *out = result;
+  } else {
+    int64_t elements[4];
+    bool inside[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      elements[e] = first + e * c.col_stride;
+      inside[e] = col + e < cols_left;
+    }
+    put(c.data, type, elements, inside, values, c.add, c.atomic);
+  }
+}
+
 // ---- Copies to shared memory that run beside the arithmetic (capability 8.0) ----
 
 // 16 bytes, all of which must lie inside the operand: to be told that fewer are wanted does not keep the copy from
