@@ -219,8 +219,7 @@ Status plan(const Call &call, Plan *out) {
       break;
     }
     case Family::backward: {
-      const gpu::RowBlocks blocks =
-          gpu::plan_rows(call.backward.rows.count, call.backward.features, call.backward.x.type);
+      const gpu::RowBlocks blocks = gpu::plan_rows(call.backward);
       *out = {1, static_cast<int32_t>(blocks.blocks), 0, blocks.blocks, gpu::backward_workspace(call.backward)};
       break;
     }
@@ -247,8 +246,7 @@ void explain(const Call &call, const Plan &plan, dxdw_plan *out) {
     case Family::reduction: say("reduce", "each element is summed by one thread, slice after slice"); break;
     case Family::forward: say("weighted_sum", "each row is summed in an order that the features alone set"); break;
     case Family::backward: {
-      const gpu::RowBlocks blocks =
-          gpu::plan_rows(call.backward.rows.count, call.backward.features, call.backward.x.type);
+      const gpu::RowBlocks blocks = gpu::plan_rows(call.backward);
       snprintf(out->kernel, sizeof out->kernel, "weighted_sum_backward");
       snprintf(out->why, sizeof out->why, "%lld blocks of %lld rows, summed in order and added in order",
                static_cast<long long>(blocks.blocks), static_cast<long long>(blocks.rows_per_block));

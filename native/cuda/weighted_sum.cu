@@ -354,7 +354,7 @@ cudaError_t weighted_sum(const WeightedSum &p, cudaStream_t stream) {
 
 cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials, bool overlap, cudaStream_t stream) {
   const int64_t vector = 16 / size_of(p.x.type);
-  const gpu::RowBlocks plan = gpu::plan_rows(p.rows.count, p.features, p.x.type);
+  const gpu::RowBlocks plan = gpu::plan_rows(p);
   BackwardShape shape = {plan.rows_per_block, plan.blocks,
                          p.gw.data != nullptr && plan.blocks > 1 ? partials : nullptr};
   const bool fast = p.rows.ndim == 1 && p.rows.count > 0 && p.features % vector == 0 && dense(p.x, p.rows, vector) &&

@@ -111,7 +111,7 @@ struct RowBlocks {
   int64_t rows_per_block;
   int64_t blocks;
 };
-RowBlocks plan_rows(int64_t rows, int64_t features, DType type);
+RowBlocks plan_rows(const WeightedSumBackward &backward);
 
 // Are gx and gw, of operands that vectors can walk, left to kernels of their own?
 bool writes_apart(const WeightedSumBackward &backward);

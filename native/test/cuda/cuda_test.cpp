@@ -386,11 +386,24 @@ constexpr dxdw::gpu::Forced kForced[] = {{0, 0, 0, 0, 0},   {256, 3, -1, 1, 0}, 
                                          {128, 0, 1, 1, 0}, {128, 0, 1, -1, 5}, {64, 2, 0, 1, 3},    {160, 0, 0, 0, 0},
                                          {160, 3, 0, 0, 2}, {256, 0, 1, 0, 3}};
 
+const dxdw::gpu::Forced &forced_of(int i) {
+  return kForced[static_cast<size_t>(i) % (sizeof kForced / sizeof kForced[0])];
+}
+
 struct Forcing {
-  explicit Forcing(int i) : Forcing(kForced[static_cast<size_t>(i) % (sizeof kForced / sizeof kForced[0])]) {}
   explicit Forcing(const dxdw::gpu::Forced &forced) { dxdw::gpu::forced = forced; }
   ~Forcing() { dxdw::gpu::forced = {}; }
 };
+
+// Runs a case, with the plan's choices forced for the call alone, and holds the result against the host's.
+void check_case(const ProductCase &c, const char *what, const dxdw::gpu::Forced &forced, Products *p) {
+  describe(c, what);
+  prepare(c, p);
+  const Forcing forcing(forced);
+  call(c, p);
+  fetch(p);
+  check_against_host(c, p);
+}
 
 void part_parity() {
   const int cases = reduced ? 60 : 1500;
@@ -419,13 +432,8 @@ void part_parity() {
     dxdw_plan plan = {};
     for (bool nothing : {false, true}) {
       const NothingBehind behind(nothing);
-      describe(c, "parity");
       Products p;
-      prepare(c, &p);
-      const Forcing forcing(i / 3);
-      call(c, &p);
-      fetch(&p);
-      check_against_host(c, &p);
+      check_case(c, "parity", forced_of(i / 3), &p);
       plan = p.plan;
     }
     const char *kernel = plan.kernel;
@@ -468,12 +476,8 @@ void part_small() {
       c.seed = static_cast<uint64_t>(i) + 40;
       for (bool nothing : {false, true}) {
         const NothingBehind behind(nothing);
-        describe(c, "small");
         Products p;
-        prepare(c, &p);
-        call(c, &p);
-        fetch(&p);
-        check_against_host(c, &p);
+        check_case(c, "small", {}, &p);
         ++cases;
         whole += strncmp(p.plan.kernel, "mma_32x32", 9) == 0 && depth == 64 && c.t == 64 && c.k == 64 && c.n == 64;
       }
@@ -486,12 +490,8 @@ void part_small() {
         ProductCase c;
         c.function = function, c.t = t, c.k = 1, c.n = n, c.in = Type::bf16, c.out = Type::f32;
         c.dense = true, c.integers = true;
-        describe(c, "tiny");
         Products p;
-        prepare(c, &p);
-        call(c, &p);
-        fetch(&p);
-        check_against_host(c, &p);
+        check_case(c, "tiny", {}, &p);
         ++cases;
       }
   printf("small: %d cases, %d of whole tiles and one stage\n", cases, whole);
@@ -780,7 +780,7 @@ void part_slices() {
     Products whole;
     prepare(c, &whole);
     {
-      const Forcing forcing(i);
+      const Forcing forcing(forced_of(i));
       call(c, &whole);
     }
     fetch(&whole);
@@ -971,13 +971,8 @@ void part_thin() {
       const int32_t blocks[] = {0, 0, 1, 2, 3};
       forced.blocks = blocks[random.between(0, 4)];
       const NothingBehind behind(random.one_in(2));
-      describe(c, "thin");
       Products p;
-      prepare(c, &p);
-      const Forcing forcing(forced);
-      call(c, &p);
-      fetch(&p);
-      check_against_host(c, &p);
+      check_case(c, "thin", forced, &p);
       ++cases;
       taken[i % 2] += strncmp(p.plan.kernel, "hopper_thin_128x16", 18) == 0;
     }
@@ -1176,7 +1171,7 @@ void part_batch() {
         const NothingBehind behind(way % 2 == 1);
         Products p;
         prepare(c, &p);
-        const Forcing forcing(static_cast<int>(way));
+        const Forcing forcing(kForced[way]);
         call(c, &p);
         fetch(&p);
         for (int64_t e = 0; e < p.c.count(); ++e) {

@@ -392,7 +392,9 @@ void test_remembered() {
 void test_rows() {
   for (int64_t rows : {0, 1, 15, 16, 17, 4096, 65536, 1048576})
     for (int64_t features : {1, 100, 128, 8192, 65536, 1000000}) {
-      const gpu::RowBlocks p = gpu::plan_rows(rows, features, rows % 2 == 0 ? DType::f32 : DType::bf16);
+      WeightedSumBackward w = {};
+      w.rows.count = rows, w.features = features, w.x.type = rows % 2 == 0 ? DType::f32 : DType::bf16;
+      const gpu::RowBlocks p = gpu::plan_rows(w);
       CHECK(p.blocks >= 1 && p.blocks <= 2048 && p.blocks * p.rows_per_block >= rows, "%lld x %lld", (long long)rows,
             (long long)features);
       CHECK(p.blocks == 1 || (p.blocks - 1) * p.rows_per_block < rows, "an empty block: %lld x %lld", (long long)rows,
