@@ -19,18 +19,29 @@ constexpr uint64_t kPartAlignment = 256;
 // whole, nor at T in Y and dX, or a row's bits would depend on its neighbours.
 constexpr int64_t kLeastHopperWeights = 128 * 64;
 
-// What an H200 took, in cycles and bytes a cycle: fitted to 9,900 times of 1,000 random products, see
-// native/bench/NOTES.md.
-constexpr double kMemoryBytesPerCycle = 2460;
-constexpr double kCacheBytesPerCycle = 8300;   // loads of all multiprocessors, from the L2 cache
-constexpr double kLoadBytesPerCycle = 118;     // loads of one
-constexpr double kShowing = 0.27;              // of the lesser of computing and loading, what the greater does not hide
-constexpr double kReduceBytesPerCycle = 3490;  // of the kernel that adds slices, mostly from the L2 cache
-constexpr double kReduceCyclesPerSlice = 90;
+// What an H200 took, in cycles, bytes and lines of 128 bytes a cycle: fitted to 11,200 times of 1,300 random products and
+// the sustained ones of native/bench/NOTES.md, which says how.
+constexpr double kMemoryBytesPerCycle = 2760;
+constexpr double kCacheBytesPerCycle = 8790;  // loads of all multiprocessors, from the L2 cache
+constexpr double kLoadBytesPerCycle = 80.9;   // loads of one
+// TMA's boxes are whole. Their lines outside an operand cost more than those that are read.
+constexpr double kOutsideLinesPerCycle = 18.5;
+// Columns of tiles read the same rows at the same time. Of these the second and third each cause a part to come from
+// memory again, because they ask before it has come for the first.
+constexpr double kAskedAgain = 0.074;
+// Tiles of 64 and 128 columns find fewer rows that another block has asked for where such blocks stand a band of eight
+// apart, not of four.
+constexpr double kFarApart = 1.29;
+// Bytes of the columns' operand that are still in the L2 cache when the next band of rows walks over it. Of twice as many
+// none are.
+constexpr double kCacheKeepsBytes = 13.7e6;
+constexpr double kRoundCycles = 633;           // of a tile, neither computing nor loading
+constexpr double kReduceBytesPerCycle = 2660;  // of the kernel that adds slices, mostly from the L2 cache
+constexpr double kReduceCyclesPerSlice = 96;
 // Under load the board's power limits the clock, and narrower tiles take more energy for a product. From so many
 // operations on that decides; the wider of these tiles take less of it.
 constexpr double kLargeProduct = 5e10, kLargeTurned = 1e11;
-constexpr double kEnergyOfNarrow = 1.045;
+constexpr double kEnergyOfNarrow = 1.06;
 constexpr int64_t kLeastSlice = 256;            // of the contraction
 constexpr int64_t kFewTiles = 8;                // k-tiles of a contraction that memory outlasts: up to 512
 constexpr int64_t kShortTiles = 4;              // k-tiles of which a block can keep 256 columns
@@ -92,21 +103,37 @@ struct HopperPace {
   double adding;               // more where float32 results are added in place
   double reduce;
 };
-constexpr HopperPace kWide = {{1087, 1069, 1081}, {2750, 6100}, {4060, 5470}, 8600, 3930};
-constexpr HopperPace kTurned = {{0, 646, 657}, {1325, 0}, {2470, 0}, 0, 0};
-constexpr HopperPace kTurns = {{514, 511, 523}, {1320, 2470}, {2510, 4030}, 2950, 4120};
-constexpr HopperPace kKeeps = {{522, 506, 521}, {1485, 2780}, {2770, 4320}, 1700, 0};
-constexpr HopperPace kShort = {{0, 1066, 1071}, {1520, 0}, {2990, 0}, 0, 0};
-constexpr HopperPace kNarrow = {{272, 273, 281}, {1600, 2165}, {1800, 2470}, 200, 3660};
+constexpr HopperPace kWide = {{1214, 1180, 1211}, {2340, 4880}, {4150, 5540}, 5900, 3810};
+constexpr HopperPace kTurned = {{0, 676, 702}, {499, 0}, {2570, 0}, 0, 0};
+constexpr HopperPace kTurns = {{536, 514, 544}, {428, 568}, {2630, 3800}, 2950, 6000};
+constexpr HopperPace kKeeps = {{568, 571, 613}, {893, 1800}, {2900, 4410}, 1700, 0};
+constexpr HopperPace kShort = {{0, 1242, 1241}, {476, 0}, {2950, 0}, 0, 0};
+constexpr HopperPace kNarrow = {{272, 273, 315}, {1030, 1460}, {1760, 2370}, 200, 4400};
 
-// Bytes that lines of 128 bytes cost for each that is read: those off a grid of 64 bytes touch more of memory's sectors.
-double line_cost(const Walk &walk) {
-  if (!walk.aligned) return 1;  // it will be packed
-  return walk.pitch % 32 == 0 ? 1 : walk.pitch % 16 == 0 ? 1.5 : 2.55;
+// What a line of 128 bytes costs for one that starts on 128 bytes: all others touch two lines of memory, those off a grid
+// of 32 bytes a sector more, too.
+struct LineCost {
+  double cache, multiprocessor;
+};
+LineCost line_cost(const Walk &walk, int64_t size) {
+  if (!walk.aligned) return {1, 1};  // it will be packed
+  const int64_t off = walk.pitch % 128 * size % 128;
+  if (off == 0) return {1, 1};
+  if (off == 64) return {1.42, 1.12};
+  return off % 32 == 0 ? LineCost{1.79, 1.27} : LineCost{3.11, 1.99};
 }
 
-// About the greater of the two; where they are near, more.
-double greater(double a, double b) { return sqrt(sqrt(a * a * a * a + b * b * b * b)); }
+// Lines of boxes outside an operand, for each step of the contraction: one for each row of a tile where the contraction
+// is inner, else one for each k and 64 rows.
+double lines_outside(const Walk &walk, int64_t lines, int64_t tile) {
+  return static_cast<double>(round_up(lines, tile) - (walk.contraction_inner ? lines : round_up(lines, 64)));
+}
+
+// The time of two that run at once: about the greater's; where they are near, more.
+double at_once(double a, double b) { return sqrt(sqrt(a * a * a * a + b * b * b * b)); }
+
+// The same of two that get in each other's way.
+double in_turns(double a, double b) { return sqrt(a * a + b * b); }
 
 // Are float32 results added to what is there, each once?
 bool adds_in_place(const ProductPlan &p, int64_t split) {
@@ -133,15 +160,11 @@ Pace pace_of(const ProductPlan &p, int64_t split) {
                             static_cast<double>(p.work.contraction());
   const bool costs_energy = p.tile_n < 256 && operations >= (p.turned ? kLargeTurned : kLargeProduct);
   const double k_tile = pace.k_tile[mix] * (costs_energy ? kEnergyOfNarrow : 1);
-  const double columns = p.keeps_columns ? 0 : p.tile_n * line_cost(p.b);
-  const double loads = (p.tile_m * line_cost(p.a) + columns) * 128 / kLoadBytesPerCycle;
-  const Matrix &c = p.work.c;
-  // Strides may be as large as 64 bits: their remainder is enough.
-  const int64_t row_bytes = (p.turned ? c.col_stride : c.row_stride) % 32 * (floats ? 4 : 2);
-  const double rows_off = row_bytes % 32 == 0 ? 1 : 1.15;
+  const int64_t size = size_of(p.work.a.type);
+  const double columns = p.keeps_columns ? 0 : p.tile_n * line_cost(p.b, size).multiprocessor;
+  const double loads = (p.tile_m * line_cost(p.a, size).multiprocessor + columns) * 128 / kLoadBytesPerCycle;
   const double adding = adds_in_place(p, split) ? pace.adding : 0;
-  return {greater(k_tile, loads), pace.between[floats] * rows_off + adding, pace.last[floats] * rows_off + adding,
-          pace.reduce};
+  return {k_tile > loads ? k_tile : loads, pace.between[floats] + adding, pace.last[floats] + adding, pace.reduce};
 }
 
 int64_t most_blocks(const Chip &chip) { return forced.blocks > 0 ? forced.blocks : chip.multiprocessors; }
@@ -149,29 +172,54 @@ int64_t most_blocks(const Chip &chip) { return forced.blocks > 0 ? forced.blocks
 // Blocks that can walk down the rows of the same columns, where each keeps its columns.
 int64_t walkers_of(const ProductPlan &p, const Chip &chip) { return least(most_blocks(chip) / p.tiles_n, p.tiles_m); }
 
+// What all loads of a product take, whatever its slices.
+struct Traffic {
+  double memory_bytes;  // of operands: once, and what comes again
+  double cache_cycles;  // of the L2 cache
+};
+
+Traffic traffic_of(const ProductPlan &p, const Chip &chip) {
+  const int64_t size = size_of(p.work.a.type);
+  const double rows = static_cast<double>(p.work.c.rows), cols = static_cast<double>(p.work.c.cols);
+  const double depth = static_cast<double>(p.work.contraction()) * static_cast<double>(size);
+  const double tiles_m = static_cast<double>(p.tiles_m), tiles_n = static_cast<double>(p.tiles_n);
+  const bool is_far = !p.keeps_columns && p.band > 4 && p.tiles_m > p.band && p.tile_n <= 128;
+  const double again = kAskedAgain * static_cast<double>(least(p.tiles_n - 1, 2));
+  double bytes = rows * (1 + again) + cols;
+  double lines = rows * tiles_n * line_cost(p.a, size).cache * (is_far ? kFarApart : 1);
+  double outside = 0;
+  if (!p.keeps_columns) lines += cols * tiles_m * line_cost(p.b, size).cache;
+  if (p.kernel == kHopper) {
+    const bool is_short = p.keeps_columns && p.tile_n == 256;  // 64 rows at a time
+    outside = lines_outside(p.a, p.work.c.rows, is_short ? 64 : p.tile_m) * tiles_n;
+    if (!p.keeps_columns) outside += lines_outside(p.b, p.work.c.cols, p.tile_n) * tiles_m;
+    const double missed = cols * depth / kCacheKeepsBytes - 1;
+    if (!p.keeps_columns && missed > 0) {
+      // How often the columns are walked over, one walk after the other.
+      const double bands = static_cast<double>(ceil_div(p.tiles_m, p.band));
+      const double band = static_cast<double>(least(p.band, p.tiles_m)) * tiles_n;
+      const double walks = chip.multiprocessors > band ? bands * band / chip.multiprocessors : bands;
+      if (walks > 1) bytes += cols * (walks - 1) * (missed < 1 ? missed : 1);
+    }
+  }
+  return {bytes * depth, lines * depth / kCacheBytesPerCycle + outside * depth / 128 / kOutsideLinesPerCycle};
+}
+
 // Time of the whole product in cycles under a split.
-double modelled_cycles(const ProductPlan &p, int64_t split, const Chip &chip) {
-  const Product &w = p.work;
-  const int64_t contraction = w.contraction();
-  const int64_t k_tiles = ceil_div(ceil_div(most(contraction, 1), split), p.tile_k);
-  const int64_t rounds =
-      p.keeps_columns ? ceil_div(p.tiles_m, walkers_of(p, chip)) : ceil_div(p.tiles * split, chip.multiprocessors);
-  const bool floats = split > 1 || w.c.type == DType::f32;
+double modelled_cycles(const ProductPlan &p, const Traffic &traffic, int64_t split, const Chip &chip) {
+  const Matrix &c = p.work.c;
+  const double results = static_cast<double>(c.rows) * static_cast<double>(c.cols);
+  const int64_t k_tiles = ceil_div(ceil_div(most(p.work.contraction(), 1), split), p.tile_k);
+  const double rounds = static_cast<double>(p.keeps_columns ? ceil_div(p.tiles_m, walkers_of(p, chip))
+                                                            : ceil_div(p.tiles * split, chip.multiprocessors));
   const Pace pace = pace_of(p, split);
-  const double computing = static_cast<double>(rounds) * static_cast<double>(k_tiles) * pace.k_tile +
-                           static_cast<double>(rounds - 1) * pace.between;
-  const double rows = static_cast<double>(w.c.rows), cols = static_cast<double>(w.c.cols);
-  const double depth = static_cast<double>(contraction) * size_of(w.a.type);
-  const double results = split > 1 ? 0 : rows * cols * (adds_in_place(p, split) ? 8 : floats ? 4 : 2);
-  const double memory = ((rows + cols) * depth + results) / kMemoryBytesPerCycle;
-  const double loads = rows * static_cast<double>(p.tiles_n) * line_cost(p.a) +
-                       (p.keeps_columns ? 0 : cols * static_cast<double>(p.tiles_m) * line_cost(p.b));
-  const double loading = greater(memory, loads * depth / kCacheBytesPerCycle);
-  const bool computes = computing > loading;
-  double cycles = pace.last + (computes ? computing + kShowing * loading : loading + kShowing * computing);
+  const double computing = rounds * static_cast<double>(k_tiles) * pace.k_tile + (rounds - 1) * pace.between;
+  const int result_bytes = split > 1 ? 0 : adds_in_place(p, split) ? 8 : c.type == DType::f32 ? 4 : 2;
+  const double memory = (traffic.memory_bytes + results * result_bytes) / kMemoryBytesPerCycle;
+  double cycles = pace.last + rounds * kRoundCycles + at_once(computing, in_turns(memory, traffic.cache_cycles));
   if (split > 1)
     cycles += pace.reduce + kReduceCyclesPerSlice * static_cast<double>(split) +
-              static_cast<double>(split + 2) * rows * cols * 4 / kReduceBytesPerCycle;
+              static_cast<double>(split + 2) * results * 4 / kReduceBytesPerCycle;
   return cycles;
 }
 
@@ -213,6 +261,21 @@ void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multi
   p->split = 0;
 }
 
+// Sets the rows of tiles that are walked together: four, or eight where that is faster. Where nothing tells them apart,
+// wide tiles of many columns take eight: a wave of blocks is about square.
+Traffic choose_band(ProductPlan *p, const Chip &chip) {
+  p->band = forced.band != 0 ? forced.band : 4;
+  const Traffic four = traffic_of(*p, chip);
+  if (forced.band != 0 || p->kernel != kHopper || p->tiles_m <= 4) return four;
+  p->band = 8;
+  const Traffic eight = traffic_of(*p, chip);
+  const auto cycles = [](const Traffic &t) { return in_turns(t.memory_bytes / kMemoryBytesPerCycle, t.cache_cycles); };
+  const bool square = p->tile_n > 128 && p->tiles_n * p->tile_n >= 4096;
+  if (cycles(eight) < cycles(four) || (square && cycles(eight) == cycles(four))) return eight;
+  p->band = 4;
+  return four;
+}
+
 struct Split {
   int64_t slices;
   double cycles;
@@ -220,15 +283,15 @@ struct Split {
 
 // The split asked for, or the best of those worth a look: from a third of a wave, or of the shortest slices, to two
 // waves, three where few slices make one.
-Split best_split(const ProductPlan &p, const Chip &chip) {
+Split best_split(const ProductPlan &p, const Traffic &traffic, const Chip &chip) {
   const int32_t multiprocessors = chip.multiprocessors;
-  if (p.work.split != 0) return {p.work.split, modelled_cycles(p, p.work.split, chip)};
+  if (p.work.split != 0) return {p.work.split, modelled_cycles(p, traffic, p.work.split, chip)};
   const int64_t contraction = p.work.contraction();
   const int64_t output_bytes = p.work.c.rows * p.work.c.cols * 4;
   const int64_t one_wave = multiprocessors / p.tiles, least_slice = p.kernel == kHopper ? kLeastSlice : 8 * p.tile_k;
   const int64_t most_slices = contraction / least_slice, few = least(one_wave, most_slices) / 3;
   const int64_t waves = one_wave < 4 ? 3 : 2;
-  Split best = {1, modelled_cycles(p, 1, chip)};
+  Split best = {1, modelled_cycles(p, traffic, 1, chip)};
   constexpr int64_t kCandidates[] = {0, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};  // 0: as fill one wave
   for (const int64_t number : kCandidates) {
     const int64_t candidate = number == 0 ? one_wave : number;
@@ -237,7 +300,7 @@ Split best_split(const ProductPlan &p, const Chip &chip) {
     const int64_t chunk = round_up(ceil_div(contraction, candidate), 64);
     const int64_t split = ceil_div(contraction, most(chunk, 1));
     if (split < 2 || split > most_slices || split * output_bytes > kMostPartialBytes) continue;
-    const double cycles = modelled_cycles(p, split, chip);
+    const double cycles = modelled_cycles(p, traffic, split, chip);
     if (cycles < (best.slices == 1 ? 0.97 : 1) * best.cycles) best = {split, cycles};
   }
   return best;
@@ -277,26 +340,30 @@ double choose_tile(ProductPlan *p, const TileSize (&sizes)[kCount], const Chip &
   double best = 0;
   TileSize chosen = {0, 0, 0};
   int64_t slices = 1;
+  int32_t band = 1;
   for (const TileSize &size : sizes) {
     const bool wished = p->kernel != kHopper || forced.tile_n == 0 || size.n == forced.tile_n;
     set_tiles(p, size.m, size.n, size.k);
     p->keeps_columns = false;
-    Split split = best_split(*p, chip);
+    const Traffic traffic = choose_band(p, chip);
+    Split split = best_split(*p, traffic, chip);
     // The Hopper kernel's widest tiles leave in boxes only.
     if (p->kernel == kHopper && size.n == 256 && !stores_boxes(p->work, split.slices)) continue;
     if (size.keeps) {
       if (!can_keep(*p, split.slices, chip)) continue;
       p->keeps_columns = true;
-      split.cycles = modelled_cycles(*p, 1, chip);
+      split.cycles = modelled_cycles(*p, traffic_of(*p, chip), 1, chip);
     }
     if (!wished) split.cycles += kNever;
     if (chosen.m != 0 && split.cycles >= best) continue;
     best = split.cycles;
     chosen = size;
     slices = split.slices;
+    band = p->band;
   }
   set_tiles(p, chosen.m, chosen.n, chosen.k);
   p->keeps_columns = chosen.keeps;
+  p->band = band;
   p->split = static_cast<int32_t>(slices);
   return best;
 }
@@ -316,7 +383,8 @@ void choose_turned(ProductPlan *p, double cycles, const Chip &chip) {
   turned.a = p->b;
   turned.b = p->a;
   set_tiles(&turned, 128, 160, 64);
-  if (forced.tile_n == 160 || (forced.tile_n == 0 && modelled_cycles(turned, 1, chip) < cycles)) *p = turned;
+  const double turned_cycles = modelled_cycles(turned, choose_band(&turned, chip), 1, chip);
+  if (forced.tile_n == 160 || (forced.tile_n == 0 && turned_cycles < cycles)) *p = turned;
 }
 
 // Contractions so short that memory sets the rate, and many rows: each block keeps its 256 columns, if that is faster
@@ -328,7 +396,7 @@ double choose_short(ProductPlan *p, double cycles, const Chip &chip) {
   set_tiles(&kept, 128, 256, 64);
   if (walkers_of(kept, chip) == 0) return cycles;
   kept.keeps_columns = true;
-  const double kept_cycles = modelled_cycles(kept, 1, chip);
+  const double kept_cycles = modelled_cycles(kept, traffic_of(kept, chip), 1, chip);
   if (forced.tile_n != 0 || forced.keeps_columns != 0 ? forced.tile_n != 256 || forced.keeps_columns < 1
                                                       : w.c.type == DType::f32 || kept_cycles >= cycles)
     return cycles;
@@ -362,10 +430,7 @@ void choose_walk(ProductPlan *p, const Chip &chip) {
     p->blocks = static_cast<int32_t>(ceil_div(p->tiles_m, ceil_div(p->tiles_m, walkers)) * p->tiles_n);
     return;
   }
-  // As many rows as make a wave of blocks about square, where there are columns for that and tiles are not narrow; as many
-  // blocks as make the waves equally full: all work to the end, in step.
-  const bool square = p->tile_n > 64 && p->tiles_n * p->tile_n >= 2048 && k_tiles > kFewTiles;
-  p->band = forced.band != 0 ? forced.band : square ? 8 : 4;
+  // As many blocks as make the waves equally full: all work to the end, in step.
   p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, most_blocks(chip))));
 }
 
@@ -374,7 +439,7 @@ void choose_fed(ProductPlan *p, const Chip &chip) {
   ProductPlan fed = *p;
   fed.fed = true;
   set_tiles(&fed, kFedTileM, kFedTileN, kFedTileK);
-  fed.split = static_cast<int32_t>(best_split(fed, chip).slices);
+  fed.split = static_cast<int32_t>(best_split(fed, traffic_of(fed, chip), chip).slices);
   const int64_t chunk = ceil_div(p->work.contraction(), fed.split);
   const bool inner = p->a.contraction_inner || p->b.contraction_inner;
   if (fed.split == 1 || !inner || chunk * 4 % kVectorBytes == 0) *p = fed;
@@ -448,7 +513,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   }
 
   // Slices.
-  if (p.split == 0) p.split = static_cast<int32_t>(best_split(p, chip).slices);
+  if (p.split == 0) p.split = static_cast<int32_t>(best_split(p, traffic_of(p, chip), chip).slices);
   const int64_t split = p.split;
   p.chunk = ceil_div(most(contraction, 1), split);
   p.combine = split == 1 ? kDirect : makes_partials(w, split) ? kWorkspace : kAtomic;

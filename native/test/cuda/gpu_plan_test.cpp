@@ -165,6 +165,11 @@ void test_choices() {
   // Lines off 64 bytes cost more loads than wide tiles cost padding.
   CHECK(plan(DXDW_DX, 384, 15040, 8104, false).tile_n == 256, "rows that start on 16 bytes");
   CHECK(plan(DXDW_Y, 512, 4096, 4096, false).tile_n == 128, "one wave of 128 columns");
+  // Half of the second tile's rows lie outside, and every column of tiles asks for them: few are best.
+  CHECK(plan(DXDW_Y, 192, 2240, 12384, false).tile_n == 256, "rows outside an operand");
+  // Columns of 130 MB: all five rows of tiles walk over them at once, though eight stand further apart.
+  CHECK(plan(DXDW_DW, 2688, 576, 24960, false).band == 8, "columns that no cache keeps");
+  CHECK(plan(DXDW_DW, 8192, 256, 1024, false).band == 4, "columns that the cache keeps");
   CHECK(plan(DXDW_DW, 32768, 1024, 1024, true).tile_n == 256, "large: the energy of narrow tiles counts");
   // Short contractions are worth splitting too, where the output has few tiles.
   CHECK(plan(DXDW_DW, 4416, 128, 112, false).split >= 8, "one tile");
