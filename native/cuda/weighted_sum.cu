@@ -139,11 +139,10 @@ __global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackwa
 // side by side cover a slab of a row. The groups of such threads, of all blocks together, take runs of kAhead rows in
 // turn, so that at any time the whole chip reads and writes one moving window of memory. A block adds up its own groups
 // in order. Without gx it may start while the kernel before it still runs: it writes nothing that one reads or writes.
-template <typename T, bool kGx, bool kGw>
-__global__ void __launch_bounds__(kThreads, kGx &&kGw ? 2 : 4)
+template <typename T, bool kGx, bool kGw, int kAhead>
+__global__ void __launch_bounds__(kThreads, (kGx && kGw) || kAhead > 4 ? 2 : 4)
     backward_dense(const WeightedSumBackward p, const BackwardShape s, const int columns, const int64_t slabs) {
   constexpr int kVector = Vector<T>::kSize;
-  constexpr int kAhead = 4;
   __shared__ float shared[kGw ? kThreads * kVector : 1];
   ptx::let_next_kernel_start();  // it has room beside this one, and waits for its end
   const int64_t slab = blockIdx.x % slabs, block = blockIdx.x / slabs;
@@ -226,6 +225,33 @@ __global__ void __launch_bounds__(kThreads, kGx &&kGw ? 2 : 4)
   }
 }
 
+// gx alone, of rows that a warp covers at once: 32 rows a warp, whose g it fetches by one load. `columns` lanes take a row.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) write_short_rows(const WeightedSumBackward p, const int columns) {
+  constexpr int kVector = Vector<T>::kSize;
+  ptx::let_next_kernel_start();
+  const int lane = threadIdx.x % 32, d = lane % columns * kVector, rows_at_once = 32 / columns;
+  const int64_t first = (blockIdx.x * int64_t{kWarps} + threadIdx.x / 32) * 32;
+  if (first >= p.rows.count) return;
+  const T *g = reinterpret_cast<const T *>(p.g.data);
+  const int64_t mine = min(first + lane, p.rows.count - 1);
+  const float scale = g == nullptr ? 1.0f : to_float(__ldg(g + mine * p.g.row_strides[0]));
+  const bool inside = d < p.features;
+  float weights[kVector] = {};
+  if (inside) unpack<T>(__ldg(reinterpret_cast<const uint4 *>(reinterpret_cast<const T *>(p.w.data) + d)), weights);
+  T *gx = reinterpret_cast<T *>(p.gx.data) + d;
+#pragma unroll 8
+  for (int i = 0; i < columns; ++i) {
+    const int r = i * rows_at_once + lane / columns;
+    const float its = __shfl_sync(~0u, scale, r);
+    float products[kVector];
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) products[e] = its * weights[e];
+    if (inside && first + r < p.rows.count)
+      __stcs(reinterpret_cast<uint4 *>(gx + (first + r) * p.gx.row_strides[0]), repack<T>(products));
+  }
+}
+
 // gw from the partial sums, block after block: 32 columns a thread block, partial sums staged through shared memory so
 // that many loads are in flight while one warp adds in order.
 constexpr int kLoaders = 16;  // warps
@@ -304,31 +330,58 @@ cudaError_t forward_typed(const WeightedSum &p, cudaStream_t stream) {
   return go(forward_dense<T, 8, 32>, 8 * kGroups);
 }
 
+// Threads that cover a row, or a slab of it: a power of two.
+template <typename T>
+int columns_of(const WeightedSumBackward &p) {
+  int columns = 1;
+  while (columns < kThreads && columns * int64_t{Vector<T>::kSize} < p.features) columns *= 2;
+  return columns;
+}
+
+template <typename T, int kAhead>
+const void *backward_kernel(const WeightedSumBackward &p) {
+  return p.gx.data == nullptr   ? reinterpret_cast<const void *>(backward_dense<T, false, true, kAhead>)
+         : p.gw.data == nullptr ? reinterpret_cast<const void *>(backward_dense<T, true, false, kAhead>)
+                                : reinterpret_cast<const void *>(backward_dense<T, true, true, kAhead>);
+}
+
 template <typename T>
 cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s, bool overlap, cudaStream_t stream) {
-  constexpr int64_t kVector = Vector<T>::kSize;
-  int columns = 1;
-  while (columns < kThreads && columns * kVector < p.features) columns *= 2;
-  int64_t slabs = (p.features + columns * kVector - 1) / (columns * kVector);
+  int columns = columns_of<T>(p);
+  const int64_t width = columns * int64_t{Vector<T>::kSize};
+  int64_t slabs = (p.features + width - 1) / width;
   const int64_t blocks = s.blocks * slabs;
   WeightedSumBackward argument = p;
   BackwardShape shape = s;
   void *pointers[] = {&argument, &shape, &columns, &slabs};
-  const void *kernel = p.gx.data == nullptr   ? reinterpret_cast<const void *>(backward_dense<T, false, true>)
-                       : p.gw.data == nullptr ? reinterpret_cast<const void *>(backward_dense<T, true, false>)
-                                              : reinterpret_cast<const void *>(backward_dense<T, true, true>);
+  // Short rows want more of them in flight. The shape alone decides, for gw's bits follow from it.
+  const void *kernel = columns <= 32 ? backward_kernel<T, 8>(p) : backward_kernel<T, 4>(p);
   return launch(kernel, grid(blocks), dim3(kThreads), 0, stream, pointers, overlap);
+}
+
+template <typename T>
+cudaError_t write_gx(const WeightedSumBackward &p, const BackwardShape &s, cudaStream_t stream) {
+  WeightedSumBackward only_gx = p;
+  only_gx.gw.data = nullptr;
+  int columns = columns_of<T>(p);
+  if (columns <= 32) {
+    constexpr int64_t kRows = 32 * kWarps;
+    void *pointers[] = {&only_gx, &columns};
+    return launch(reinterpret_cast<const void *>(write_short_rows<T>), grid((p.rows.count + kRows - 1) / kRows),
+                  dim3(kThreads), 0, stream, pointers);
+  }
+  BackwardShape shape = s;
+  shape.blocks = 4 * s.blocks;  // writes alone want more of them
+  return backward_typed<T>(only_gx, shape, false, stream);
 }
 
 // gx needs nothing of x: written first, and x read behind it, neither waits for memory to turn from reads to writes.
 template <typename T>
 cudaError_t backward_fast(const WeightedSumBackward &p, const BackwardShape &s, bool overlap, cudaStream_t stream) {
   if (!gpu::writes_apart(p)) return backward_typed<T>(p, s, false, stream);
-  WeightedSumBackward only_gx = p, only_gw = p;
-  only_gx.gw.data = only_gw.gx.data = nullptr;
-  BackwardShape shape = s;
-  shape.blocks = 4 * s.blocks;  // writes alone want more of them
-  const cudaError_t error = backward_typed<T>(only_gx, shape, false, stream);
+  WeightedSumBackward only_gw = p;
+  only_gw.gx.data = nullptr;
+  const cudaError_t error = write_gx<T>(p, s, stream);
   return error != cudaSuccess ? error : backward_typed<T>(only_gw, s, overlap, stream);
 }
 

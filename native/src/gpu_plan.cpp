@@ -647,11 +647,18 @@ const char *kernel_name(const ProductPlan &plan) {
 
 namespace {
 
-// Rows that fill thread blocks side by side, and more of them than caches hold.
-bool is_long(const WeightedSumBackward &w) {
-  const double bytes =
-      static_cast<double>(w.rows.count) * static_cast<double>(w.features) * static_cast<double>(size_of(w.x.type));
-  return w.features >= 1024 && bytes >= 0x1p26;
+// More of x than caches hold.
+bool is_large(const WeightedSumBackward &w) {
+  return static_cast<double>(w.rows.count) * static_cast<double>(w.features) * static_cast<double>(size_of(w.x.type)) >=
+         0x1p26;
+}
+
+// Rows that fill thread blocks side by side.
+bool is_long(const WeightedSumBackward &w) { return w.features >= 1024 && is_large(w); }
+
+// Rows that a warp covers by one vector a lane.
+bool is_short(const WeightedSumBackward &w) {
+  return w.features * size_of(w.x.type) <= 32 * kVectorBytes && is_large(w);
 }
 
 }  // namespace
@@ -670,7 +677,7 @@ RowBlocks plan_rows(const WeightedSumBackward &w) {
 }
 
 bool writes_apart(const WeightedSumBackward &w) {
-  return w.gx.data != nullptr && w.gw.data != nullptr && decide(forced.apart, is_long(w));
+  return w.gx.data != nullptr && w.gw.data != nullptr && decide(forced.apart, is_long(w) || is_short(w));
 }
 
 uint64_t backward_workspace(const WeightedSumBackward &backward) {

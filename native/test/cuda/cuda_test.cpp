@@ -1196,8 +1196,8 @@ void part_weighted() {
     const Type in = kTypes[i % 3], out = large || random.one_in(2) ? in : Type::f32;
     const bool backward = random.one_in(2), friendly = large || random.one_in(2);
     const int64_t sizes[] = {1, 3, 8, 64, 127, 128, 256, 1000, 2056, 4096};
-    const int64_t large_sizes[] = {128, 264, 1000, 1504, 2056, 4096, 8192, 20000};
-    const int64_t d = large              ? large_sizes[i / 10 % 8]
+    const int64_t large_sizes[] = {24, 64, 128, 256, 264, 1000, 1504, 2056, 4096, 8192, 20000};
+    const int64_t d = large              ? large_sizes[i / 10 % 11]
                       : random.one_in(3) ? random.between(1, 700)
                                          : sizes[random.between(0, 9)];
     const int64_t unit = 16 / size_of(in);

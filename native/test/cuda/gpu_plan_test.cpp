@@ -412,7 +412,11 @@ void test_rows() {
   w.rows.count = 32768, w.features = 1024;
   CHECK(gpu::writes_apart(w), "64 MiB of x");
   w.features = 1016;
-  CHECK(!gpu::writes_apart(w), "narrow rows");
+  CHECK(!gpu::writes_apart(w), "rows neither long nor short");
+  w.rows.count = 131072, w.features = 256;
+  CHECK(gpu::writes_apart(w), "short rows, 64 MiB of x");
+  w.features = 264;
+  CHECK(!gpu::writes_apart(w), "more than a vector a lane");
   w.rows.count = 100, w.features = 1024;
   CHECK(!gpu::writes_apart(w), "small x");
   gpu::forced.apart = 1;
