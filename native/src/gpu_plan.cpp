@@ -42,6 +42,7 @@ constexpr double kReduceCyclesPerSlice = 96;
 // operations on that decides; the wider of these tiles take less of it.
 constexpr double kLargeProduct = 5e10, kLargeTurned = 1e11;
 constexpr double kEnergyOfNarrow = 1.06;
+constexpr double kOftenUsed = 200;              // operations for a byte
 constexpr int64_t kLeastSlice = 256;            // of the contraction
 constexpr int64_t kFewTiles = 8;                // k-tiles of a contraction that memory outlasts: up to 512
 constexpr int64_t kShortTiles = 4;              // k-tiles of which a block can keep 256 columns
@@ -135,6 +136,16 @@ double at_once(double a, double b) { return sqrt(sqrt(a * a * a * a + b * b * b 
 // The same of two that get in each other's way.
 double in_turns(double a, double b) { return sqrt(a * a + b * b); }
 
+double operations_of(const Product &w) {
+  return 2.0 * static_cast<double>(w.c.rows) * static_cast<double>(w.c.cols) * static_cast<double>(w.contraction());
+}
+
+// Of both operands and the result.
+double bytes_of(const Product &w) {
+  const double rows = static_cast<double>(w.c.rows), cols = static_cast<double>(w.c.cols);
+  return (rows + cols) * static_cast<double>(w.contraction()) * size_of(w.a.type) + rows * cols * size_of(w.c.type);
+}
+
 // Are float32 results added to what is there, each once?
 bool adds_in_place(const ProductPlan &p, int64_t split) {
   return p.work.add && p.work.c.type == DType::f32 && split == 1;
@@ -156,9 +167,7 @@ Pace pace_of(const ProductPlan &p, int64_t split) {
                            : p.keeps_columns ? kKeeps
                                              : kTurns;
   const int mix = p.a.contraction_inner + p.b.contraction_inner;
-  const double operations = 2.0 * static_cast<double>(p.work.c.rows) * static_cast<double>(p.work.c.cols) *
-                            static_cast<double>(p.work.contraction());
-  const bool costs_energy = p.tile_n < 256 && operations >= (p.turned ? kLargeTurned : kLargeProduct);
+  const bool costs_energy = p.tile_n < 256 && operations_of(p.work) >= (p.turned ? kLargeTurned : kLargeProduct);
   const double k_tile = pace.k_tile[mix] * (costs_energy ? kEnergyOfNarrow : 1);
   const int64_t size = size_of(p.work.a.type);
   const double columns = p.keeps_columns ? 0 : p.tile_n * line_cost(p.b, size).multiprocessor;
@@ -261,17 +270,21 @@ void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multi
   p->split = 0;
 }
 
-// Sets the rows of tiles that are walked together: four, or eight where that is faster. Where nothing tells them apart,
-// wide tiles of many columns take eight: a wave of blocks is about square.
+// Sets the rows of tiles that are walked together: four, or eight, of wide tiles sixteen, where that is faster, or of large
+// products reads less from memory. Where nothing tells them apart, wide tiles of many columns take more: a wave of 16 x 8
+// wide tiles is square.
 Traffic choose_band(ProductPlan *p, const Chip &chip) {
   p->band = forced.band != 0 ? forced.band : 4;
   const Traffic four = traffic_of(*p, chip);
   if (forced.band != 0 || p->kernel != kHopper || p->tiles_m <= 4) return four;
-  p->band = 8;
-  const Traffic eight = traffic_of(*p, chip);
-  const auto cycles = [](const Traffic &t) { return in_turns(t.memory_bytes / kMemoryBytesPerCycle, t.cache_cycles); };
+  p->band = p->tile_n == 256 ? 16 : 8;
+  const Traffic more = traffic_of(*p, chip);
+  const bool large = operations_of(p->work) >= kLargeProduct;
+  const auto cost = [large](const Traffic &t) {
+    return large ? t.memory_bytes : in_turns(t.memory_bytes / kMemoryBytesPerCycle, t.cache_cycles);
+  };
   const bool square = p->tile_n > 128 && p->tiles_n * p->tile_n >= 4096;
-  if (cycles(eight) < cycles(four) || (square && cycles(eight) == cycles(four))) return eight;
+  if (cost(more) < cost(four) || (square && cost(more) == cost(four))) return more;
   p->band = 4;
   return four;
 }
@@ -468,7 +481,6 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = p.thin = false;
   p.split = 0;
   p.overlap = chip.capability >= 90;
-  p.early = decide(forced.early, p.overlap);
   p.pack_a_pitch = p.pack_b_pitch = 0;
 
   // Weights are the output of dW and an operand of Y and dX; either way their size is free of T. dW is the one product
@@ -551,6 +563,10 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   if (p.combine == kWorkspace)
     p.partials_at = parts.take(static_cast<uint64_t>(split * w.c.rows * p.partial_pitch * 4));
   p.workspace_bytes = parts.used;
+  // A block that starts where another has ended is out of step with those that share its operands. Where each byte is
+  // used often, by tiles of the same slice, that costs more than a launch.
+  const double operations_per_byte = operations_of(w) / bytes_of(w);
+  p.early = decide(forced.early, p.overlap && (split > 1 || operations_per_byte < kOftenUsed));
   p.reason = why;
   return p;
 }
