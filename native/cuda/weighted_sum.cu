@@ -138,13 +138,15 @@ __global__ void __launch_bounds__(kThreads) backward_any(const WeightedSumBackwa
 // Dense features, one row stride, gx of x's type and assigned: a thread owns one vector of columns; `columns` threads
 // side by side cover a slab of a row. The groups of such threads, of all blocks together, take runs of kAhead rows in
 // turn, so that at any time the whole chip reads and writes one moving window of memory. A block adds up its own groups
-// in order. Without gx it may start while the kernel before it still runs: it writes nothing that one reads or writes.
+// in order.
 template <typename T, bool kGx, bool kGw, int kAhead>
 __global__ void __launch_bounds__(kThreads, (kGx && kGw) || kAhead > 4 ? 2 : 4)
     backward_dense(const WeightedSumBackward p, const BackwardShape s, const int columns, const int64_t slabs) {
   constexpr int kVector = Vector<T>::kSize;
   __shared__ float shared[kGw ? kThreads * kVector : 1];
-  ptx::let_next_kernel_start();  // it has room beside this one, and waits for its end
+  // Alone, gx is written behind the kernel for gw, whose end is waited for here: what comes behind finds gw's partial sums.
+  if (!kGw) ptx::wait_for_kernel_before();
+  ptx::let_next_kernel_start();
   const int64_t slab = blockIdx.x % slabs, block = blockIdx.x / slabs;
   const int groups = kThreads / columns, group = threadIdx.x / columns;
   const int64_t d = (slab * columns + threadIdx.x % columns) * kVector;
@@ -210,7 +212,6 @@ __global__ void __launch_bounds__(kThreads, (kGx && kGw) || kAhead > 4 ? 2 : 4)
     }
   }
   if (!kGw) return;
-  if (!kGx) ptx::wait_for_kernel_before();  // so that all is done when this is
   // In shared memory, one group of columns behind the other; threads that had no columns hold zeros.
   const int width = columns * kVector;
 #pragma unroll
@@ -229,6 +230,7 @@ __global__ void __launch_bounds__(kThreads, (kGx && kGw) || kAhead > 4 ? 2 : 4)
 template <typename T>
 __global__ void __launch_bounds__(kThreads) write_short_rows(const WeightedSumBackward p, const int columns) {
   constexpr int kVector = Vector<T>::kSize;
+  ptx::wait_for_kernel_before();  // the kernel for gw
   ptx::let_next_kernel_start();
   const int lane = threadIdx.x % 32, d = lane % columns * kVector, rows_at_once = 32 / columns;
   const int64_t first = (blockIdx.x * int64_t{kWarps} + threadIdx.x / 32) * 32;
@@ -253,15 +255,17 @@ __global__ void __launch_bounds__(kThreads) write_short_rows(const WeightedSumBa
 }
 
 // gw from the partial sums, block after block: 32 columns a thread block, partial sums staged through shared memory so
-// that many loads are in flight while one warp adds in order.
+// that many loads are in flight while one warp adds in order. Beside the kernel that writes gx, which starts this one once
+// the partial sums are there, only the end waits for it, so that all is done when this is.
 constexpr int kLoaders = 16;  // warps
 constexpr int kFinishThreads = (kLoaders + 1) * 32;
 constexpr int kStaged = 256;  // blocks of rows
 constexpr int kFinishShared = 2 * kStaged * 32 * 4;
 
-__global__ void __launch_bounds__(kFinishThreads) finish_columns(const WeightedSumBackward p, const BackwardShape s) {
+__global__ void __launch_bounds__(kFinishThreads)
+    finish_columns(const WeightedSumBackward p, const BackwardShape s, const bool beside_gx) {
   extern __shared__ float staged[];  // [2][kStaged][32]
-  ptx::wait_for_kernel_before();
+  if (!beside_gx) ptx::wait_for_kernel_before();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t first = blockIdx.x * int64_t{32}; first < p.features; first += gridDim.x * int64_t{32}) {
     const int64_t d = first + lane;
@@ -301,6 +305,7 @@ __global__ void __launch_bounds__(kFinishThreads) finish_columns(const WeightedS
     }
     if (warp == kLoaders && inside) put(p.gw.data, p.gw.type, d * p.gw.feature_stride, sum, p.add_gw, false);
   }
+  if (beside_gx) ptx::wait_for_kernel_before();
 }
 
 // ---- Which kernel ----
@@ -359,8 +364,9 @@ cudaError_t backward_typed(const WeightedSumBackward &p, const BackwardShape &s,
   return launch(kernel, grid(blocks), dim3(kThreads), 0, stream, pointers, overlap);
 }
 
+// overlap: the kernel for gw stands before it on the stream.
 template <typename T>
-cudaError_t write_gx(const WeightedSumBackward &p, const BackwardShape &s, cudaStream_t stream) {
+cudaError_t write_gx(const WeightedSumBackward &p, const BackwardShape &s, bool overlap, cudaStream_t stream) {
   WeightedSumBackward only_gx = p;
   only_gx.gw.data = nullptr;
   int columns = columns_of<T>(p);
@@ -368,21 +374,22 @@ cudaError_t write_gx(const WeightedSumBackward &p, const BackwardShape &s, cudaS
     constexpr int64_t kRows = 32 * kWarps;
     void *pointers[] = {&only_gx, &columns};
     return launch(reinterpret_cast<const void *>(write_short_rows<T>), grid((p.rows.count + kRows - 1) / kRows),
-                  dim3(kThreads), 0, stream, pointers);
+                  dim3(kThreads), 0, stream, pointers, overlap);
   }
   BackwardShape shape = s;
   shape.blocks = 4 * s.blocks;  // writes alone want more of them
-  return backward_typed<T>(only_gx, shape, false, stream);
+  return backward_typed<T>(only_gx, shape, overlap, stream);
 }
 
-// gx needs nothing of x: written first, and x read behind it, neither waits for memory to turn from reads to writes.
+// Apart, x is read first and gx written behind it: memory need not turn between reads and writes, g is read from the L2
+// cache the second time, and the last writes wait there for nobody.
 template <typename T>
 cudaError_t backward_fast(const WeightedSumBackward &p, const BackwardShape &s, bool overlap, cudaStream_t stream) {
   if (!gpu::writes_apart(p)) return backward_typed<T>(p, s, false, stream);
   WeightedSumBackward only_gw = p;
   only_gw.gx.data = nullptr;
-  const cudaError_t error = write_gx<T>(p, s, stream);
-  return error != cudaSuccess ? error : backward_typed<T>(only_gw, s, overlap, stream);
+  const cudaError_t error = backward_typed<T>(only_gw, s, false, stream);
+  return error != cudaSuccess ? error : write_gx<T>(p, s, overlap, stream);
 }
 
 }  // namespace
@@ -429,7 +436,8 @@ cudaError_t weighted_sum_backward(const WeightedSumBackward &p, float *partials,
   }
   if (error != cudaSuccess || shape.partials == nullptr) return error;
   WeightedSumBackward argument = p;
-  void *pointers[] = {&argument, &shape};
+  bool beside_gx = fast && overlap && gpu::writes_apart(p);
+  void *pointers[] = {&argument, &shape, &beside_gx};
   const void *finish = reinterpret_cast<const void *>(finish_columns);
   static std::atomic<uint64_t> devices;
   error = allow_shared(finish, kFinishShared, &devices);
