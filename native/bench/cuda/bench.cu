@@ -217,8 +217,13 @@ struct Board {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (library == nullptr) return;
     const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
-    const auto handle = reinterpret_cast<int (*)(unsigned, void **)>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"));
-    if (init == nullptr || handle == nullptr || init() != 0 || handle(0, &device) != 0) return;
+    const auto handle =
+        reinterpret_cast<int (*)(const char *, void **)>(dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2"));
+    // The library counts all boards, CUDA those that it may see.
+    char bus[32];
+    if (init == nullptr || handle == nullptr || cudaDeviceGetPCIBusId(bus, sizeof bus, 0) != cudaSuccess ||
+        init() != 0 || handle(bus, &device) != 0)
+      return;
     Clock = reinterpret_cast<decltype(Clock)>(dlsym(library, "nvmlDeviceGetClockInfo"));
     Power = reinterpret_cast<decltype(Power)>(dlsym(library, "nvmlDeviceGetPowerUsage"));
   }
