@@ -129,7 +129,8 @@ Status run_product(const gpu::ProductPlan &p, const Queue &queue, char *workspac
       DXDW_TRY(check(pack_operand(w.b.data, p.b, w.b.cols, contraction, p.chunk, p.split, w.b.col_stride,
                                   w.b.row_stride, workspace + p.pack_b_at, p.pack_b_pitch, &b, queue.handle),
                      id, "launch of pack", detail));
-    const cudaError_t error = p.thin                   ? product_thin(p, a, b, target, queue.handle)
+    const cudaError_t error = p.clustered              ? product_clustered(p, a, b, target, queue.handle)
+                              : p.thin                 ? product_thin(p, a, b, target, queue.handle)
                               : w.a.type == DType::f16 ? product_hopper_f16(p, a, b, target, queue.handle)
                                                        : product_hopper_bf16(p, a, b, target, queue.handle);
     DXDW_TRY(check(error, id, "launch of product_hopper", detail));

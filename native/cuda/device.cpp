@@ -557,19 +557,24 @@ cudaError_t allow_shared(const void *kernel, int32_t bytes, std::atomic<uint64_t
 }
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void **arguments, bool overlap) {
+                   void **arguments, bool overlap, unsigned cluster) {
   if (fault_strikes(DXDW_FAULT_LAUNCH)) block = dim3(1 << 16);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attribute;
-  config.attrs = &attribute;
+  cudaLaunchAttribute attributes[2];
+  config.attrs = attributes;
   if (overlap) {
-    config.numAttrs = 1;
+    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {cluster, 1, 1};
   }
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
   if (error == cudaSuccess) count_launch();

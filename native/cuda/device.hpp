@@ -108,9 +108,9 @@ cudaError_t allow_shared(const void *kernel, int32_t bytes, std::atomic<uint64_t
 // Launches `kernel`, counts it, and lets an injected fault strike: then the launch asks for more threads than any
 // device has, so that the driver itself refuses it.
 // `overlap`: the kernel may start while the one before it on the stream ends; it must wait for that one's results
-// itself.
+// itself. `cluster`: so many blocks that follow each other are a cluster.
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                   void **arguments, bool overlap = false);
+                   void **arguments, bool overlap = false, unsigned cluster = 1);
 
 // cuTensorMapEncodeTiled, found at run time; NULL where the driver has none.
 void *tensor_map_encoder();

@@ -62,6 +62,20 @@ DXDW_BOTH constexpr int shared_bytes(int tile_n, bool keeps) {
          kConsumers * l.buffers * buffer_bytes(tile_n);
 }
 
+// Clusters, whose blocks are the slices of a tile of 64 x 64: the ring of a block, and the sums that it receives. A thread
+// holds eight groups of four elements of a tile, each of which belongs to one block.
+constexpr int kClusterStages = 12, kClusterStageBytes = 2 * kBox;
+constexpr int kGroups = 8, kGroupBytes = 128 * 16;
+DXDW_BOTH constexpr int owner_of(int slices, int group) { return group % slices; }
+DXDW_BOTH constexpr int received_bytes(int slices) { return (slices - 1) * (kGroups / slices) * kGroupBytes; }
+// Where the owner of a group receives it from another slice, for all threads.
+DXDW_BOTH constexpr int place_of(int slices, int slice, int owner, int group) {
+  return ((slice < owner ? slice : slice - 1) * (kGroups / slices) + group / slices) * kGroupBytes;
+}
+DXDW_BOTH constexpr int clustered_bytes(int slices) {
+  return 1024 + kClusterStages * (kClusterStageBytes + 16) + received_bytes(slices);
+}
+
 // Where chunk `chunk` (16 bytes) of line `line` stands under the 128-byte swizzle.
 DXDW_BOTH constexpr uint32_t swizzled(uint32_t line, uint32_t chunk) {
   return line * kLine + ((chunk ^ (line % 8)) << 4);

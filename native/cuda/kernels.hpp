@@ -43,6 +43,10 @@ cudaError_t product_hopper_f16(const gpu::ProductPlan &p, const TiledOperand &a,
 cudaError_t product_thin(const gpu::ProductPlan &p, const TiledOperand &a, const TiledOperand &b, const Target &target,
                          cudaStream_t stream);
 
+// gpu::kHopper where the plan says that the slices are blocks of a cluster.
+cudaError_t product_clustered(const gpu::ProductPlan &p, const TiledOperand &a, const TiledOperand &b,
+                              const Target &target, cudaStream_t stream);
+
 // ---- Reductions ----
 
 // dw = sum of partials in slice order, or dw += that. overlap: the kernel before it on the stream wrote the partials,

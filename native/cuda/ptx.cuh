@@ -60,6 +60,39 @@ __device__ __forceinline__ void store_shared(uint32_t shared, const uint4 &four)
                : "memory");
 }
 
+__device__ __forceinline__ float4 load_shared(uint32_t shared) {
+  float4 four;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(shared)
+               : "memory");
+  return four;
+}
+
+// ---- Clusters ----
+
+// Where `shared`, an address of this block's, stands in the block of that rank, for instructions that name the cluster.
+__device__ __forceinline__ uint32_t address_in(uint32_t shared, uint32_t rank) {
+  uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  return address;
+}
+
+__device__ __forceinline__ void store_cluster(uint32_t address, float a, float b, float c, float d) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+// All threads of all blocks of a cluster meet: whole warps, each in turn arriving and waiting. What was written before a
+// releasing arrival can be read behind the wait.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 // ---- TMA ----
 
 __device__ __forceinline__ void prefetch_map(const void *map) {

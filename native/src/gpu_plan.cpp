@@ -50,6 +50,7 @@ constexpr int64_t kMostPartialBytes = 1 << 26;  // keeps partials near the L2 ca
 constexpr double kNever = 1e30;                 // cycles of what was forced not to be
 // From where on the thin kernel is taken.
 constexpr int64_t kThinContraction = 2048, kThinRows = 8192;
+constexpr int64_t kClusteredContraction = 2048, kClusteredNarrow = 33;  // and clusters
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -430,6 +431,27 @@ bool choose_thin(ProductPlan *p) {
   return true;
 }
 
+// The slices of a tile as a cluster: as many as were asked for, or as there are places for. It pays where nearly all
+// multiprocessors have a block, and lines are not so short that their number is what costs.
+bool choose_clustered(ProductPlan *p, const Chip &chip) {
+  const Product &w = p->work;
+  const int64_t narrow = least(w.c.rows, w.c.cols), multiprocessors = chip.multiprocessors;
+  if (p->a.contraction_inner || p->b.contraction_inner || !p->a.aligned || !p->b.aligned) return false;
+  if (w.c.type != DType::f32 || w.c.col_stride != 1 || narrow > kClusteredTile) return false;
+  const int64_t tiles = ceil_div(w.c.rows, kClusteredTile) * ceil_div(w.c.cols, kClusteredTile);
+  const int64_t best = kMostClustered * tiles <= multiprocessors ? kMostClustered : 1;
+  const int64_t slices = w.split != 0 ? w.split : forced.clustered > 0 ? forced.clustered : best;
+  if (slices > kMostClustered) return false;
+  const int64_t blocks = tiles * slices;
+  const bool pays = slices == best && blocks <= multiprocessors && 10 * blocks >= 9 * multiprocessors &&
+                    narrow >= kClusteredNarrow && w.contraction() >= kClusteredContraction && forced.tile_n == 0;
+  if (!decide(forced.clustered, pays)) return false;
+  p->clustered = true;
+  p->split = static_cast<int32_t>(slices);
+  set_tiles(p, kClusteredTile, kClusteredTile, 64);
+  return true;
+}
+
 // How the Hopper kernel's blocks share the tiles.
 void choose_walk(ProductPlan *p, const Chip &chip) {
   const int64_t units = p->tiles * p->split, k_tiles = ceil_div(p->chunk, p->tile_k);
@@ -478,7 +500,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
   p.band = 1;
-  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = p.thin = false;
+  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = p.thin = p.clustered = false;
   p.split = 0;
   p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;
@@ -511,7 +533,7 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     if (can_be_fed(p, chip) && decide(forced.fed, p.tile_n == kFedTileN)) choose_fed(&p, chip);
   } else if (wgmma) {
     p.kernel = kHopper;
-    if (!choose_thin(&p)) {
+    if (!(is_dw && choose_clustered(&p, chip)) && !choose_thin(&p)) {
       const double cycles =
           choose_tile(&p, {{128, 256, 64}, {128, 128, 64}, {128, 128, 64, true}, {128, 64, 64}}, chip);
       choose_turned(&p, choose_short(&p, cycles, chip), chip);
@@ -528,8 +550,8 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   if (p.split == 0) p.split = static_cast<int32_t>(best_split(p, traffic_of(p, chip), chip).slices);
   const int64_t split = p.split;
   p.chunk = ceil_div(most(contraction, 1), split);
-  p.combine = split == 1 ? kDirect : makes_partials(w, split) ? kWorkspace : kAtomic;
-  p.stores_boxes = p.turned || stores_boxes(w, split);
+  p.combine = split == 1 || p.clustered ? kDirect : makes_partials(w, split) ? kWorkspace : kAtomic;
+  p.stores_boxes = p.turned || (!p.clustered && stores_boxes(w, split));
   const int64_t units = p.tiles * split;
   p.waves = static_cast<double>(units) / multiprocessors;
 
@@ -546,7 +568,10 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
     };
     if (p.pack_a) p.pack_a_at = parts.take(packed(p.a, w.a.rows, &p.pack_a_pitch));
     if (p.pack_b) p.pack_b_at = parts.take(packed(p.b, w.b.cols, &p.pack_b_pitch));
-    choose_walk(&p, chip);
+    if (p.clustered)
+      p.blocks = static_cast<int32_t>(units);
+    else
+      choose_walk(&p, chip);
   } else if (p.kernel == kTf32 || p.kernel == kBf16x3) {
     p.pack_a = p.pack_b = true;
     p.pack_a_pitch = p.pack_b_pitch = round_up(p.chunk, kPartsPadding);
@@ -595,7 +620,8 @@ bool same(const Question &a, const Question &b) {
          a.chip.multiprocessors == b.chip.multiprocessors && a.choices.tile_n == b.choices.tile_n &&
          a.choices.band == b.choices.band && a.choices.keeps_columns == b.choices.keeps_columns &&
          a.choices.fetch_old == b.choices.fetch_old && a.choices.blocks == b.choices.blocks &&
-         a.choices.fed == b.choices.fed && a.choices.early == b.choices.early && a.choices.thin == b.choices.thin;
+         a.choices.fed == b.choices.fed && a.choices.early == b.choices.early && a.choices.thin == b.choices.thin &&
+         a.choices.clustered == b.choices.clustered;
 }
 
 }  // namespace
@@ -614,15 +640,15 @@ const ProductPlan &planned_product(const Product &product, int32_t function, con
 Sentence explain(const ProductPlan &p, const Chip &chip) {
   Sentence s;
   write_text(s.text, sizeof s.text,
-             "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s%s", p.reason,
-             static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
+             "%s; %lld tiles of %dx%d times %lld slices of %lld on %d multiprocessors: %.2f waves%s%s%s%s%s%s",
+             p.reason, static_cast<long long>(p.tiles), p.tile_m, p.tile_n, static_cast<long long>(p.split),
              static_cast<long long>(p.chunk), chip.multiprocessors, p.waves,
              p.pack_a && p.pack_b ? "; both operands packed"
              : p.pack_a           ? "; one operand packed"
              : p.pack_b           ? "; one operand packed"
                                   : "",
-             p.turned ? "; stored turned" : "", p.keeps_columns ? "; columns kept" : "",
-             p.fetch_old ? "; old values fetched ahead" : "",
+             p.clustered ? "; slices meet in clusters" : "", p.turned ? "; stored turned" : "",
+             p.keeps_columns ? "; columns kept" : "", p.fetch_old ? "; old values fetched ahead" : "",
              p.work.batch_invariant ? "; a row's bits are free of T" : "");
   return s;
 }
@@ -653,7 +679,8 @@ const char *kernel_name(const ProductPlan &plan) {
     case kTf32: return "hopper_tf32_128x192x32";
     case kBf16x3: return "hopper_bf16x3_128x192x32";
     default:
-      return plan.thin            ? "hopper_thin_128x16x64"
+      return plan.clustered       ? "hopper_cluster_64x64x64"
+             : plan.thin          ? "hopper_thin_128x16x64"
              : plan.tile_n == 256 ? "hopper_128x256x64"
              : plan.tile_n == 160 ? "hopper_128x160x64"
              : plan.tile_n == 128 ? "hopper_128x128x64"

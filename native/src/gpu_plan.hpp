@@ -30,12 +30,16 @@ constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kParts
 // Columns of the results that the thin kernel for 16-bit operands computes.
 constexpr int32_t kThinColumns = 16;
 
+// Tiles, in both directions, of dW whose slices are the blocks of a cluster, and the most of these. Larger clusters of
+// blocks that need a multiprocessor each do not reach all of the chip.
+constexpr int32_t kClusteredTile = 64, kMostClustered = 2;
+
 // Contractions that the kernels for small tiles of kMma take at once.
 constexpr int64_t kMostSmallContraction = 512;
 
 // How the slices of a contraction come together.
 enum Combine : int32_t {
-  kDirect = 0,     // one slice: the product kernel writes the output
+  kDirect = 0,     // one slice, or clusters: the product kernel writes the output
   kAtomic = 1,     // slices are added into the float32 output in any order
   kWorkspace = 2,  // each slice writes a partial; the reduction adds them in slice order
 };
@@ -64,6 +68,7 @@ struct ProductPlan {
   bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
   bool early;          // it is launched to overlap the end of the kernel before it
   bool thin;           // kThinColumns columns and a long contraction: a kernel of their own
+  bool clustered;      // dW of few rows or columns: the slices of a tile are a cluster, and meet in its shared memory
   int32_t split;       // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;
   int64_t tiles_m, tiles_n, tiles;  // of one slice
@@ -85,6 +90,7 @@ struct Forced {
   int32_t apart = 0;   // of a weighted sum's backward
   int32_t early = 0;   // of 16-bit products
   int32_t thin = 0;
+  int32_t clustered = 0;  // the number of slices, where the call leaves it to the plan
 };
 extern Forced forced;
 

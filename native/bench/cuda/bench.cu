@@ -1,8 +1,10 @@
 // Times the CUDA backend against cuBLASLt on one GPU: Y, dX, dW assigned and added in place, weighted sums, fp32 (plain,
 // in bfloat16 parts, TF32), graphs of small products beside graphs of empty kernels.
 //
-//   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--no-cublas] [--sustained]
+//   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--products Y,dX,dW,"dW add"] [--no-cublas] [--sustained]
 //                   [--variants [--only a,b,...]] [--plans N [--seed S]]
+//
+// Shapes go by name, or are products of bfloat16 as TxKxN.
 //
 // cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
 // the fastest of its first 32. Arms alternate over rotating sets of operands. Each launch stands between two events
@@ -58,6 +60,7 @@ constexpr double kSampleSeconds = 0.06;  // of --sustained
 int runs = 0, warm_ups = 2;  // 20, or 7 of --sustained, if not told
 bool variants = false;       // also time what the plan could have chosen instead
 std::string only;            // of the variants, between commas
+std::string products;        // of those of a shape, between commas
 bool sustained = false;
 FILE *json = nullptr;
 bool first_line = true;
@@ -393,11 +396,18 @@ constexpr Choice kChoices[] = {{"wide", {256, 0, -1}},
                                {"keeps wide", {256, 0, 1}},
                                {"narrow", {64}},
                                {"late", {0, 0, 0, 0, 0, 0, 0, -1}},
-                               {"no thin", {0, 0, 0, 0, 0, 0, 0, 0, -1}}};
+                               {"no thin", {0, 0, 0, 0, 0, 0, 0, 0, -1}},
+                               {"no clusters", {0, 0, 0, 0, 0, 0, 0, 0, 0, -1}},
+                               {"clusters of 1", {0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+                               {"clusters of 2", {0, 0, 0, 0, 0, 0, 0, 0, 0, 2}}};
 constexpr Choice kChoicesOfAdd[] = {{"wide fetch", {256, 0, -1, 1}},  {"wide no", {256, 0, -1, -1}},
                                     {"turns fetch", {128, 0, -1, 1}}, {"turns no", {128, 0, -1, -1}},
                                     {"keeps fetch", {128, 0, 1, 1}},  {"keeps no", {128, 0, 1, -1}},
                                     {"narrow fetch", {64, 0, 0, 1}},  {"narrow no", {64, 0, 0, -1}}};
+
+bool is_listed(const std::string &list, const std::string &name) {
+  return list.empty() || list.find("," + name + ",") != std::string::npos;
+}
 
 struct Shape {
   const char *name;
@@ -422,13 +432,14 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   const int64_t set_bytes = (t * k + t * n + k * n) * size + k * n * 4;
   const int sets = static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(4, (int64_t{240} << 20) / set_bytes + 1)));
   std::vector<void *> x, w, dy, dw, out;
+  const bool rows = is_listed(products, "Y") || is_listed(products, "dX");
   for (int i = 0; i < sets; ++i) {
     const uint64_t seed = static_cast<uint64_t>(i) * 10;
     x.push_back(filled(t * k, fp32, seed + 1));
     w.push_back(filled(k * n, fp32, seed + 2));
     dy.push_back(filled(t * n, fp32, seed + 3));
     dw.push_back(filled(k * n, true, seed + 4));
-    out.push_back(filled(t * std::max(k, n), fp32, seed + 5));
+    if (rows) out.push_back(filled(t * std::max(k, n), fp32, seed + 5));
   }
   int64_t x_shape[] = {t, k}, w_shape[] = {k, n}, dy_shape[] = {t, n};
   dxdw_options options = {};
@@ -475,7 +486,7 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
     if (variants && !fp32) {
       const Arm ours = arms[0];
       const auto offer = [&](const Choice &choice) {
-        if (!only.empty() && only.find(std::string(",") + choice.name + ",") == std::string::npos) return;
+        if (!is_listed(only, choice.name)) return;
         arms.push_back({choice.name,
                         true,
                         [ours, choice](int i) {
@@ -506,7 +517,7 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
                                                     i == 0 ? kLtCompute32F : kLtComputeTf32, add);
     return peers;
   };
-  {
+  if (is_listed(products, "Y")) {
     const auto peers = peer_of(kLtNoTranspose, kLtNoTranspose, n, t, k, n, k, n, in, false);
     both("Y", in_bytes * (t * k + k * n + t * n),
          {{"ours",
@@ -519,7 +530,7 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
            {}}},
          peers[0], peers[1], w, x, out);
   }
-  {
+  if (is_listed(products, "dX")) {
     const auto peers = peer_of(kLtTranspose, kLtNoTranspose, k, t, n, n, n, k, in, false);
     both("dX", in_bytes * (t * k + k * n + t * n),
          {{"ours",
@@ -533,6 +544,8 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
          peers[0], peers[1], w, dy, out);
   }
   for (bool add : {false, true}) {
+    const char *what = add ? "dW add" : "dW";
+    if (!is_listed(products, what)) continue;
     options.accumulate = add ? DXDW_ADD : DXDW_ASSIGN;
     const auto peers = peer_of(kLtNoTranspose, kLtTranspose, n, k, t, n, k, n, CUDA_R_32F, add);
     const auto arm = [&](int deterministic) {
@@ -544,8 +557,7 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
     };
     std::vector<Arm> arms = {{"ours", true, arm(1), {}}};
     if (add) arms.push_back({"atomic", true, arm(0), {}});
-    both(add ? "dW add" : "dW", in_bytes * (t * k + t * n) + (add ? 8.0 : 4.0) * k * n, arms, peers[0], peers[1], dy, x,
-         dw);
+    both(what, in_bytes * (t * k + t * n) + (add ? 8.0 : 4.0) * k * n, arms, peers[0], peers[1], dy, x, dw);
   }
   for (auto *list : {&x, &w, &dy, &dw, &out})
     for (void *p : *list) CUDA(cudaFree(p));
@@ -573,6 +585,8 @@ std::vector<Way> ways_of(int function, int64_t t, int64_t k, int64_t n) {
       if (units > 400 || t / split < 256 || split * k * n * 4 > int64_t{1} << 26) continue;
       ways.push_back({{tile}, split});
     }
+  for (int32_t split : {2, 4, 8})
+    if (std::min(k, n) <= dxdw::gpu::kClusteredTile) ways.push_back({{0, 0, 0, 0, 0, 0, 0, 0, 0, split}, split});
   return ways;
 }
 
@@ -818,6 +832,8 @@ int main(int count, char **arguments) {
       runs = atoi(arguments[++i]);
     else if (argument == "--shapes" && i + 1 < count)
       wanted = std::string(",") + arguments[++i] + ",";
+    else if (argument == "--products" && i + 1 < count)
+      products = std::string(",") + arguments[++i] + ",";
     else if (argument == "--variants")
       variants = true;
     else if (argument == "--plans" && i + 1 < count)
@@ -849,17 +865,22 @@ int main(int count, char **arguments) {
          cublas ? lt.GetVersion() : 0, runs, sustained ? "trains of launches" : "single launches");
   if (json != nullptr) fprintf(json, "[");
   if (plans > 0) bench_plans(plans, seed);
-  const auto is_wanted = [&](const char *name) {
-    return wanted.empty() || wanted.find(std::string(",") + name + ",") != std::string::npos;
-  };
+  const auto is_wanted = [&](const char *name) { return is_listed(wanted, name); };
   bench_copy();
   const Shape shapes[] = {
       {"mlp", 8192, 4096, 14336},         {"qkv", 8192, 4096, 4096},       {"square", 8192, 8192, 8192},
       {"starved1024", 32768, 1024, 1024}, {"starved512", 65536, 512, 512}, {"tiny256", 65536, 256, 256},
       {"lora64", 16384, 4096, 64},        {"lora16", 16384, 4096, 16},     {"ragged", 8191, 4095, 4097},
-      {"batch512", 512, 4096, 4096},      {"logits", 4096, 4096, 32000}};
+      {"batch512", 512, 4096, 4096},      {"logits", 4096, 4096, 32000},   {"lora64up", 16384, 64, 4096},
+      {"lora16up", 16384, 16, 4096}};
   for (const Shape &shape : shapes)
     if (is_wanted(shape.name)) bench_products(shape, cublas ? &lt : nullptr, false);
+  for (size_t at = 1; at < wanted.size(); at = wanted.find(',', at) + 1) {
+    const std::string name = wanted.substr(at, wanted.find(',', at) - at);
+    long long t, k, n;
+    if (sscanf(name.c_str(), "%lldx%lldx%lld", &t, &k, &n) == 3)
+      bench_products({name.c_str(), t, k, n}, cublas ? &lt : nullptr, false);
+  }
   if (is_wanted("ws")) {
     bench_weighted(65536, 8192, true);
     bench_weighted(65536, 8192, false);

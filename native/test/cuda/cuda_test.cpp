@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -244,6 +245,7 @@ struct ProductCase {
   Type in = Type::f32, out = Type::f32;
   int32_t accumulate = 0, precision = 0, split = 1, deterministic = 1, flags = 0;
   bool friendly = false, dense = false, integers = false, own_workspace = false;
+  bool lines = false;  // both operands row-major, lines on 16 bytes
   uint64_t seed = 1;
 };
 
@@ -278,6 +280,11 @@ void prepare(const ProductCase &c, Products *p) {
     p->a.lay_out(c.in, {ar, ac}, {ac, 1}, 0);
     p->b.lay_out(c.in, {br, bc}, {bc, 1}, 0);
     p->c.lay_out(c.out, {cr, cc}, {cc, 1}, 0);
+  } else if (c.lines) {
+    const auto pitch = [&](int64_t cols) { return (cols + 7) / 8 * 8 + 8 * random.between(0, 2); };
+    p->a.lay_out(c.in, {ar, ac}, {pitch(ac), 1}, 0);
+    p->b.lay_out(c.in, {br, bc}, {pitch(bc), 1}, 0);
+    lay_out_matrix(&p->c, &random, c.out, cr, cc, false, random.one_in(2));
   } else {
     lay_out_matrix(&p->a, &random, c.in, ar, ac, true, c.friendly);
     lay_out_matrix(&p->b, &random, c.in, br, bc, true, c.friendly);
@@ -336,20 +343,27 @@ void check_against_host(const ProductCase &c, Products *p) {
   old.lowest = p->c.lowest;
   old.image = p->before[2];
   const bool adds = c.accumulate == DXDW_ADD || (c.accumulate == 0 && c.function == DXDW_DW);
-  std::vector<double> a(static_cast<size_t>(ar * ac)), b(static_cast<size_t>(br * bc));
-  for (int64_t i = 0; i < ar * ac; ++i) a[static_cast<size_t>(i)] = p->a.get(i);
-  for (int64_t i = 0; i < br * bc; ++i) b[static_cast<size_t>(i)] = p->b.get(i);
+  // Rows of A by k, and k of B by columns.
+  std::vector<double> a(static_cast<size_t>(cr * contraction)), b(static_cast<size_t>(contraction * cc));
   for (int64_t i = 0; i < cr; ++i)
-    for (int64_t j = 0; j < cc; ++j) {
-      double sum = 0, size = 0;
-      for (int64_t k = 0; k < contraction; ++k) {
-        const double u =
-            c.function == DXDW_DW ? a[static_cast<size_t>(k * ac + i)] : a[static_cast<size_t>(i * ac + k)];
-        const double v =
-            c.function == DXDW_DX ? b[static_cast<size_t>(j * bc + k)] : b[static_cast<size_t>(k * bc + j)];
-        sum += u * v;
-        size += fabs(u * v);
+    for (int64_t k = 0; k < contraction; ++k)
+      a[static_cast<size_t>(i * contraction + k)] = p->a.get(c.function == DXDW_DW ? k * ac + i : i * ac + k);
+  for (int64_t k = 0; k < contraction; ++k)
+    for (int64_t j = 0; j < cc; ++j)
+      b[static_cast<size_t>(k * cc + j)] = p->b.get(c.function == DXDW_DX ? j * bc + k : k * bc + j);
+  std::vector<double> sums(static_cast<size_t>(cc)), sizes(static_cast<size_t>(cc));
+  for (int64_t i = 0; i < cr; ++i) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    std::fill(sizes.begin(), sizes.end(), 0.0);
+    for (int64_t k = 0; k < contraction; ++k) {
+      const double u = a[static_cast<size_t>(i * contraction + k)], *row = b.data() + k * cc;
+      for (int64_t j = 0; j < cc; ++j) {
+        sums[static_cast<size_t>(j)] += u * row[j];
+        sizes[static_cast<size_t>(j)] += fabs(u * row[j]);
       }
+    }
+    for (int64_t j = 0; j < cc; ++j) {
+      double sum = sums[static_cast<size_t>(j)], size = sizes[static_cast<size_t>(j)];
       if (adds) {
         const double before = old.get(i * cc + j);
         sum += before;
@@ -369,6 +383,7 @@ void check_against_host(const ProductCase &c, Products *p) {
       CHECK(fabs(got - sum) <= bound, "[%lld, %lld]: %.9g, expected %.9g, bound %.3g, kernel %s, %s", (long long)i,
             (long long)j, got, sum, bound, p->plan.kernel, p->plan.why);
     }
+  }
 }
 
 int64_t edge(Random *random, int64_t most) {
@@ -380,11 +395,19 @@ int64_t edge(Random *random, int64_t most) {
   }
 }
 
-// Each way of the Hopper kernel, forced: tile_n, band, keeps_columns, fetch_old, blocks, so few that each has many tiles.
-// The first leaves all to the plan.
-constexpr dxdw::gpu::Forced kForced[] = {{0, 0, 0, 0, 0},   {256, 3, -1, 1, 0}, {256, 1, -1, -1, 2}, {128, 5, -1, 1, 3},
-                                         {128, 0, 1, 1, 0}, {128, 0, 1, -1, 5}, {64, 2, 0, 1, 3},    {160, 0, 0, 0, 0},
-                                         {160, 3, 0, 0, 2}, {256, 0, 1, 0, 3}};
+// Each way of the Hopper kernel, forced: tile_n, band, keeps_columns, fetch_old, blocks, so few that each has many tiles;
+// and clusters of few columns or rows. The first leaves all to the plan.
+constexpr dxdw::gpu::Forced kForced[] = {{0, 0, 0, 0, 0},
+                                         {256, 3, -1, 1, 0},
+                                         {256, 1, -1, -1, 2},
+                                         {128, 5, -1, 1, 3},
+                                         {128, 0, 1, 1, 0},
+                                         {128, 0, 1, -1, 5},
+                                         {64, 2, 0, 1, 3},
+                                         {160, 0, 0, 0, 0},
+                                         {160, 3, 0, 0, 2},
+                                         {256, 0, 1, 0, 3},
+                                         {0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
 const dxdw::gpu::Forced &forced_of(int i) {
   return kForced[static_cast<size_t>(i) % (sizeof kForced / sizeof kForced[0])];
@@ -919,17 +942,19 @@ void part_determinism() {
   printf("determinism: %d runs each\n", runs);
 }
 
-// One bit pattern over many repeats beside a busy stream: slices of every tile width, one slice that is added in place.
+// One bit pattern over many repeats beside a busy stream: slices of every tile width and in clusters, one slice
+// that is added in place.
 void part_repeats() {
   const int runs = reduced ? 3 : 1000;
   BusyStream busy;
-  const int64_t shapes[][3] = {
-      {8192, 512, 512}, {8192, 256, 256}, {4096, 1024, 64}, {2048, 1032, 520}, {512, 1024, 1024}};
+  const int64_t shapes[][3] = {{8192, 512, 512},  {8192, 256, 256}, {4096, 1024, 64}, {2048, 1032, 520},
+                               {512, 1024, 1024}, {4096, 4096, 64}, {4096, 40, 8192}};
   for (const auto &s : shapes) {
     ProductCase c;
     c.function = DXDW_DW;
     c.t = reduced ? s[0] / 8 : s[0], c.k = s[1], c.n = s[2], c.in = Type::bf16, c.split = 0, c.friendly = true;
     c.accumulate = DXDW_ASSIGN;
+    c.dense = std::min(c.k, c.n) <= 64;  // for clusters
     describe(c, "repeats");
     Products p;
     prepare(c, &p);
@@ -942,7 +967,7 @@ void part_repeats() {
       CHECK(first == p.c.image, "run %d differs; %s", run, p.plan.kernel);
     }
   }
-  printf("repeats: %d runs of five shapes beside a busy stream\n", runs);
+  printf("repeats: %d runs of seven shapes beside a busy stream\n", runs);
 }
 
 // Products of 16 columns by the kernel that is theirs, forced: around the edges of its rows, steps and rings, steps that are
@@ -1021,6 +1046,93 @@ void part_thin() {
   }
 }
 
+// dW of few columns or rows by clusters, forced: around the edges of tiles of 64, of steps and the ring of k, slices that
+// are short, rows of every pitch. Guards against sums that
+// are read before they are there, or from another slice's place, and elements that are stored twice, elsewhere or not at
+// all. Whole numbers must be exact, any numbers have the bits of as many slices that go through the workspace. And more
+// clusters than run at once.
+void part_clusters() {
+  const int64_t depths[] = {2,   3,   5,   7,   8,   9,   15,  16,  17,  63,  64,  65,  127,  128,  129, 200,
+                            255, 256, 257, 384, 385, 511, 512, 513, 767, 768, 769, 833, 1000, 1537, 2100};
+  const int64_t narrow[] = {16, 16, 17, 24, 31, 32, 32, 33, 63, 64}, more[] = {0, 1, 8, 63, 64, 65, 130};
+  const int32_t sizes[] = {1, 2};
+  const int rounds = reduced ? 1 : 5;
+  int cases = 0, taken[2] = {}, mirrored = 0, swapped = 0;
+  for (int64_t depth : depths)
+    for (int size = 0; size < 2; ++size)
+      for (int i = 0; i < rounds; ++i) {
+        Random random{static_cast<uint64_t>(depth) * 1000 + static_cast<uint64_t>(4 * i + size)};
+        ProductCase c;
+        c.function = DXDW_DW;
+        c.t = depth;
+        c.n = narrow[random.between(0, sizeof narrow / sizeof narrow[0] - 1)];
+        c.k = (128 * 64 + c.n - 1) / c.n + more[random.between(0, sizeof more / sizeof more[0] - 1)];
+        if (random.one_in(2)) std::swap(c.k, c.n);
+        c.in = random.one_in(2) ? Type::f16 : Type::bf16;
+        c.out = Type::f32;
+        c.accumulate = static_cast<int32_t>(random.between(0, 2));
+        c.lines = true;
+        c.integers = random.one_in(2);
+        c.split = random.one_in(2) ? 0 : sizes[size];
+        c.deterministic = static_cast<int32_t>(random.between(0, 1));
+        c.seed = static_cast<uint64_t>(depth * 100 + 4 * i + size);
+        dxdw::gpu::Forced forced = {};
+        forced.clustered = sizes[size];
+        const NothingBehind behind(random.one_in(2));
+        Products p;
+        check_case(c, "clusters", forced, &p);
+        ++cases;
+        if (strncmp(p.plan.kernel, "hopper_cluster_64x64", 20) != 0) continue;
+        CHECK(p.plan.split == sizes[size] && p.plan.workspace_bytes == 0, "%d slices, %s", p.plan.split, p.plan.why);
+        ++taken[size];
+        mirrored += c.k < c.n;
+        swapped += p.c.strides[0] == 1;
+        const std::vector<char> image = p.c.image;
+        p.c.image = p.before[2];
+        p.c.upload();
+        c.split = sizes[size];
+        c.deterministic = 1;
+        forced = {};
+        forced.clustered = -1;
+        const Forcing forcing(forced);
+        call(c, &p);
+        fetch(&p);
+        CHECK(strncmp(p.plan.kernel, "hopper_cluster", 14) != 0, "%s", p.plan.kernel);
+        CHECK(p.c.image == image, "clusters and %s differ", p.plan.kernel);
+      }
+  printf("clusters: %d cases; of 1: %d, of 2: %d; of these few rows %d, column-major %d\n", cases, taken[0], taken[1],
+         mirrored, swapped);
+  if (taken[0] == 0) return;  // a chip without the kernel
+  for (int count : taken) CHECK(count > 0, "a size of clusters was never taken");
+  CHECK(mirrored > 0 && swapped > 0, "a kind of result was never taken");
+
+  // More clusters than run at once, and rings that go round many times, one behind another on the same operands.
+  const int64_t large[][3] = {{700, 9000, 16}, {600, 64, 9000}, {10000, 512, 32}, {12000, 16, 512}};
+  for (const auto &shape : large) {
+    if (reduced) continue;
+    ProductCase c;
+    c.function = DXDW_DW, c.t = shape[0], c.k = shape[1], c.n = shape[2], c.in = Type::bf16, c.out = Type::f32;
+    c.accumulate = DXDW_ASSIGN, c.dense = true;
+    describe(c, "clusters, many");
+    Products p;
+    prepare(c, &p);
+    for (int32_t size : sizes) {
+      c.split = size;
+      std::vector<char> first;
+      for (int32_t clustered : {-1, 1}) {
+        dxdw::gpu::Forced forced = {};
+        forced.clustered = clustered;
+        const Forcing forcing(forced);
+        call(c, &p);
+        p.c.download();
+        CHECK((strncmp(p.plan.kernel, "hopper_cluster", 14) == 0) == (clustered == 1), "%s", p.plan.kernel);
+        if (first.empty()) first = p.c.image;
+        CHECK(p.c.image == first, "%s, %d slices differ", p.plan.kernel, size);
+      }
+    }
+  }
+}
+
 // Products that read what the one before them wrote, and write what it read, one behind another on a stream and in a graph:
 // kernels that start while the one before them ends must wait for it. Each way gives the bits of kernels that start alone.
 void part_chain() {
@@ -1035,7 +1147,9 @@ void part_chain() {
                                     {256, 0, 1},
                                     {0, 0, 0, 0, 7},
                                     {0, 0, 0, 0, 0, 0, 0, 0, 1},
-                                    {0, 0, 0, 0, 0, 0, 0, -1, 1}};
+                                    {0, 0, 0, 0, 0, 0, 0, -1, 1},
+                                    {0, 0, 0, 0, 0, 0, 0, 0, 0, 2},
+                                    {0, 0, 0, 0, 0, 0, 0, 0, 0, -1}};
   const size_t count = sizeof ways / sizeof ways[0];
   const char *names[] = {"x", "y", "z", "dw", "dv"};
   const int64_t sizes[][2] = {{256, 32}, {512, 16}};
@@ -1074,7 +1188,7 @@ void part_chain() {
         product(DXDW_DW, &x, &y, &dw, 3);
         product(DXDW_DX, &y, &w, &x, 1);
         product(DXDW_Y, &x, &v, &z, 1);
-        product(DXDW_DW, &x, &z, &dv, 1);
+        product(DXDW_DW, &x, &z, &dv, 2);
       };
       const Forcing forcing(way < count ? ways[way] : dxdw::gpu::Forced{});
       if (way < count) {
@@ -1751,13 +1865,16 @@ struct Part {
   void (*run)();
 };
 
-constexpr Part kParts[] = {{"values", part_values},   {"copies", part_copies},   {"parity", part_parity},
-                           {"small", part_small},     {"thin", part_thin},       {"chain", part_chain},
-                           {"exact", part_exact},     {"fed", part_fed},         {"precision", part_precision},
-                           {"slices", part_slices},   {"batch", part_batch},     {"weighted", part_weighted},
-                           {"faults", part_faults},   {"streams", part_streams}, {"determinism", part_determinism},
-                           {"repeats", part_repeats}, {"first", part_first_use}, {"threads", part_threads},
-                           {"large", part_large}};
+constexpr Part kParts[] = {{"values", part_values},     {"copies", part_copies},
+                           {"parity", part_parity},     {"small", part_small},
+                           {"thin", part_thin},         {"clusters", part_clusters},
+                           {"chain", part_chain},       {"exact", part_exact},
+                           {"fed", part_fed},           {"precision", part_precision},
+                           {"slices", part_slices},     {"batch", part_batch},
+                           {"weighted", part_weighted}, {"faults", part_faults},
+                           {"streams", part_streams},   {"determinism", part_determinism},
+                           {"repeats", part_repeats},   {"first", part_first_use},
+                           {"threads", part_threads},   {"large", part_large}};
 
 }  // namespace
 

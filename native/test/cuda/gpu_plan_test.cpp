@@ -56,7 +56,7 @@ void check_consistent(const Product &p, int32_t function, const gpu::Chip &chip)
   CHECK((plan.tiles_m - 1) * plan.tile_m < plan.work.c.rows, "%s", gpu::explain(plan, chip).text);
   CHECK(plan.blocks >= 1, "%s", gpu::explain(plan, chip).text);
   CHECK(p.split == 0 || plan.split == p.split, "%s", gpu::explain(plan, chip).text);
-  CHECK((plan.combine == gpu::kDirect) == (plan.split == 1), "%s", gpu::explain(plan, chip).text);
+  CHECK((plan.combine == gpu::kDirect) == (plan.split == 1 || plan.clustered), "%s", gpu::explain(plan, chip).text);
   if (plan.keeps_columns) {
     CHECK(plan.kernel == gpu::kHopper && plan.split == 1 && plan.blocks % plan.tiles_n == 0 && plan.band == 1,
           "a block changes its columns: %s", gpu::explain(plan, chip).text);
@@ -83,7 +83,13 @@ void check_consistent(const Product &p, int32_t function, const gpu::Chip &chip)
   CHECK(plan.partials_at % 256 == 0 && plan.pack_a_at % 256 == 0 && plan.pack_b_at % 256 == 0, "%s",
         gpu::explain(plan, chip).text);
   if (plan.pack_a && plan.pack_b) CHECK(plan.pack_a_at < plan.pack_b_at, "%s", gpu::explain(plan, chip).text);
-  if (plan.split == 1 && !plan.pack_a && !plan.pack_b)
+  if (plan.clustered)
+    CHECK(plan.kernel == gpu::kHopper && function == DXDW_DW && plan.blocks == plan.tiles * plan.split &&
+              plan.tile_m == 64 && plan.tile_n == 64 && !plan.keeps_columns && !plan.turned && !plan.fetch_old &&
+              !plan.a.contraction_inner && !plan.b.contraction_inner && plan.work.c.col_stride == 1 &&
+              plan.split <= gpu::kMostClustered,
+          "%s", gpu::explain(plan, chip).text);
+  if ((plan.split == 1 || plan.clustered) && !plan.pack_a && !plan.pack_b)
     CHECK(plan.workspace_bytes == 0, "%s", gpu::explain(plan, chip).text);
 }
 
@@ -222,6 +228,77 @@ void test_thin() {
   CHECK(plan(1, 4096, 16, 0).kernel == gpu::kHopper, "one row");
 }
 
+// Clusters: dW of few rows or columns whose tiles and slices nearly fill the chip, or where they are forced.
+void test_clustered() {
+  const auto plan = [](const Product &p, int32_t clustered) {
+    gpu::forced.clustered = clustered;
+    const gpu::ProductPlan made = gpu::plan_product(p, DXDW_DW, kH200);
+    if (clustered == 0) check_consistent(p, DXDW_DW, kH200);
+    gpu::forced = {};
+    return made;
+  };
+  const auto dw = [](int64_t t, int64_t k, int64_t n, int32_t split = 0, int64_t pad = 0) {
+    return product(DXDW_DW, DType::bf16, t, k, n, split, pad);
+  };
+  for (int64_t n : {40, 48, 64})
+    for (bool mirrored : {false, true}) {
+      Product p = mirrored ? dw(16384, n, 4096) : dw(16384, 4096, n);
+      for (bool deterministic : {false, true}) {
+        p.deterministic = deterministic;
+        const gpu::ProductPlan lora = plan(p, 0);
+        gpu::Sentence why = gpu::explain(lora, kH200);
+        CHECK(lora.clustered && lora.split == 2 && lora.blocks == 128 && lora.workspace_bytes == 0 &&
+                  lora.combine == gpu::kDirect && strcmp(gpu::kernel_name(lora), "hopper_cluster_64x64x64") == 0 &&
+                  strstr(why.text, "clusters") != nullptr,
+              "%s: %s", gpu::kernel_name(lora), why.text);
+        CHECK(!plan(p, -1).clustered, "forced off");
+      }
+    }
+  const struct {
+    int64_t k;
+    int32_t split;  // 0: no clusters
+  } sizes[] = {{2048, 0}, {3776, 0}, {3840, 2}, {4224, 2}, {4288, 0}, {7552, 0}, {7616, 1}, {8448, 1}, {8456, 0}};
+  for (const auto &size : sizes) {
+    const gpu::ProductPlan made = plan(dw(16384, size.k, 64), 0);
+    CHECK(made.clustered == (size.split > 0) && (size.split == 0 || made.split == size.split), "%lld: %s",
+          (long long)size.k, gpu::explain(made, kH200).text);
+  }
+  CHECK(!plan(dw(16384, 4096, 32), 0).clustered, "short lines");
+  CHECK(!plan(dw(1024, 4096, 64), 0).clustered, "a short contraction");
+  CHECK(plan(dw(16384, 4096, 64, 2), 0).clustered && !plan(dw(16384, 4096, 64, 3), 0).clustered &&
+            !plan(dw(16384, 4096, 64, 4), 0).clustered && !plan(dw(16384, 4096, 64, 1), 0).clustered,
+        "slices asked for");
+  CHECK(!plan(dw(16384, 4096, 72), 0).clustered && !plan(dw(16384, 4096, 72), 2).clustered, "72 columns");
+  CHECK(!plan(dw(16384, 4096, 64, 0, 1), 2).clustered, "lines off 16 bytes");
+  for (int32_t slices : {1, 2}) {
+    CHECK(!plan(dw(100, 600, 17, 0, 7), slices).clustered, "17 columns and 7 more are 16 bytes, 607 rows are not");
+    const gpu::ProductPlan forced = plan(dw(5, 1000, 24), slices);
+    CHECK(forced.clustered && forced.split == slices, "forced: %s", gpu::explain(forced, kH200).text);
+    CHECK(plan(dw(500, 1000, 24, 2), slices).split == 2, "the slices asked for win");
+  }
+  CHECK(!plan(dw(500, 1000, 24), 3).clustered, "no cluster of 3");
+  // The transposed result of row-major operands is computed as its transpose.
+  Product column_major = dw(16384, 4096, 64);
+  column_major.c.row_stride = 1, column_major.c.col_stride = 4096;
+  CHECK(plan(column_major, 0).clustered && plan(column_major, 0).swap, "column-major");
+  Product other = dw(16384, 4096, 64);
+  other.c.row_stride = 130, other.c.col_stride = 2;
+  CHECK(!plan(other, 2).clustered, "no unit stride");
+  other = dw(16384, 4096, 64);
+  other.c.type = DType::bf16;
+  CHECK(!plan(other, 2).clustered, "16-bit results");
+  other = dw(16384, 4096, 64);
+  other.a.row_stride = 16384, other.a.col_stride = 1;
+  CHECK(!plan(other, 2).clustered, "an inner contraction");
+  other = dw(16384, 4096, 64);
+  other.precision = DXDW_PRECISION_EXACT;
+  CHECK(!plan(other, 2).clustered, "exact");
+  gpu::forced.clustered = 2;
+  CHECK(!gpu::plan_product(product(DXDW_Y, DType::bf16, 16384, 4096, 64), DXDW_Y, kH200).clustered, "Y");
+  CHECK(!gpu::plan_product(dw(16384, 4096, 64), DXDW_DW, kA100).clustered, "capability 8.0");
+  gpu::forced = {};
+}
+
 // float32 and exact precision never reach the tensor cores.
 void test_precision() {
   for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
@@ -345,6 +422,23 @@ void test_layout() {
     for (bool keeps : {false, true})
       if (!keeps || tile_n == 128)
         CHECK(shared_bytes(tile_n, keeps) <= kMostShared && stage_bytes(tile_n, keeps) % 1024 == 0, "tile %d", tile_n);
+  // A block of a cluster receives each of its groups from each other slice, in places of their own.
+  for (int slices : {1, 2, 4, 8})
+    for (int owner = 0; owner < slices; ++owner) {
+      bool taken[kGroups * 8] = {};
+      int count = 0;
+      for (int slice = 0; slice < slices; ++slice)
+        for (int group = 0; group < kGroups; ++group) {
+          if (owner_of(slices, group) != owner || slice == owner) continue;
+          const int place = place_of(slices, slice, owner, group);
+          CHECK(place >= 0 && place % kGroupBytes == 0 && place + kGroupBytes <= received_bytes(slices) &&
+                    !taken[place / kGroupBytes],
+                "%d slices, block %d: group %d of slice %d at %d", slices, owner, group, slice, place);
+          taken[place / kGroupBytes] = true;
+          ++count;
+        }
+      CHECK(count * kGroupBytes == received_bytes(slices), "%d slices, block %d", slices, owner);
+    }
 }
 
 bool same_plan(const gpu::ProductPlan &a, const gpu::ProductPlan &b, const gpu::Chip &chip) {
@@ -440,6 +534,7 @@ int main() {
   test_split();
   test_choices();
   test_thin();
+  test_clustered();
   test_same_kernel();
   test_consistency();
   printf("all passed\n");
