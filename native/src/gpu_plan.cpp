@@ -484,9 +484,12 @@ void choose_fed(ProductPlan *p, const Chip &chip) {
 
 Forced forced = {};
 
-ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip) {
+namespace {
+
+// swap: by the transposed product, C^T = B^T . A^T.
+ProductPlan plan_oriented(const Product &product, int32_t function, const Chip &chip, bool swap) {
   ProductPlan p;
-  p.swap = product.c.cols > 1 && product.c.col_stride != 1 && (product.c.row_stride == 1 || product.c.rows == 1);
+  p.swap = swap;
   p.work = product;
   if (p.swap) {
     p.work.a = product.b.transposed();
@@ -593,6 +596,20 @@ ProductPlan plan_product(const Product &product, int32_t function, const Chip &c
   const double operations_per_byte = operations_of(w) / bytes_of(w);
   p.early = decide(forced.early, p.overlap && (split > 1 || operations_per_byte < kOftenUsed));
   p.reason = why;
+  return p;
+}
+
+}  // namespace
+
+ProductPlan plan_product(const Product &product, int32_t function, const Chip &chip) {
+  const Matrix &c = product.c;
+  const bool column_major = c.cols > 1 && c.col_stride != 1 && (c.row_stride == 1 || c.rows == 1);
+  const ProductPlan p = plan_oriented(product, function, chip, column_major);
+  // Few rows leave most of a tile empty, few columns do not: tiles can be narrow. Partial sums may lie in either direction.
+  if (p.kernel == kHopper && p.combine == kWorkspace && p.work.c.rows <= 64 && p.work.c.rows < p.work.c.cols) {
+    const ProductPlan other = plan_oriented(product, function, chip, !column_major);
+    if (other.combine == kWorkspace) return other;
+  }
   return p;
 }
 

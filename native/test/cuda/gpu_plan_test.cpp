@@ -293,6 +293,13 @@ void test_clustered() {
   other = dw(16384, 4096, 64);
   other.precision = DXDW_PRECISION_EXACT;
   CHECK(!plan(other, 2).clustered, "exact");
+  // Few rows are few columns of the transposed product, where partial sums take its direction.
+  Product few = dw(16384, 16, 4096);
+  CHECK(plan(few, 0).swap && plan(few, 0).tiles == 32 && plan(few, 0).combine == gpu::kWorkspace, "few rows: %s",
+        gpu::explain(plan(few, 0), kH200).text);
+  CHECK(!plan(dw(16384, 4096, 16), 0).swap, "few columns");
+  few.deterministic = false;
+  CHECK(!plan(few, 0).swap, "slices that are added in place");
   gpu::forced.clustered = 2;
   CHECK(!gpu::plan_product(product(DXDW_Y, DType::bf16, 16384, 4096, 64), DXDW_Y, kH200).clustered, "Y");
   CHECK(!gpu::plan_product(dw(16384, 4096, 64), DXDW_DW, kA100).clustered, "capability 8.0");
