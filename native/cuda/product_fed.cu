@@ -12,8 +12,7 @@
 // place in the other bank for every sum. Reads of four k of a row would not leave it that.
 //
 // Lines with their k side by side (x of Y, both operands of dX) come as they are, and two warps of the first warpgroup
-// turn 4 x 4 elements at a time, in place, before they are read. B's lines alone are never turned: the plan leaves that
-// mix to the kernels that copy.
+// turn 4 x 4 elements at a time, in place, before they are read.
 //
 // What the next k needs of A, and the next half of the columns of B, is read while what is there is multiplied.
 #include "kernels.hpp"
@@ -312,9 +311,11 @@ cudaError_t product_fed(const gpu::ProductPlan &p, const Target &target, cudaStr
       !fed::encode_operand(&arguments.b, w.b.data, p.b, w.b.cols, w.contraction(), fed::kTileN))
     return cudaErrorInvalidValue;
   const bool inner_a = p.a.contraction_inner, inner_b = p.b.contraction_inner;
-  return !inner_a  ? fed::launch_fed<false, false>(&arguments, p.blocks, stream)
-         : inner_b ? fed::launch_fed<true, true>(&arguments, p.blocks, stream)
+  if (inner_a)
+    return inner_b ? fed::launch_fed<true, true>(&arguments, p.blocks, stream)
                    : fed::launch_fed<true, false>(&arguments, p.blocks, stream);
+  return inner_b ? fed::launch_fed<false, true>(&arguments, p.blocks, stream)
+                 : fed::launch_fed<false, false>(&arguments, p.blocks, stream);
 }
 
 }  // namespace cuda

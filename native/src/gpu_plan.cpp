@@ -245,11 +245,9 @@ bool fits_32_bits(const Product &w) {
   return tiles <= kMost / 2 / most(w.split, 1);
 }
 
-// Can TMA walk both operands? B with an inner contraction beside an A without is left out: an
-// older form of that kernel had findings of compute-sanitizer, and today's has not run.
+// Can TMA walk both operands?
 bool can_be_fed(const ProductPlan &p, const Chip &chip) {
   const Product &w = p.work;
-  if (p.b.contraction_inner && !p.a.contraction_inner) return false;
   return p.kernel == kSimt && chip.capability == 90 && w.a.type == DType::f32 && w.c.type == DType::f32 &&
          w.contraction() > 0 && p.a.aligned && p.b.aligned && fits_32_bits(w);
 }
