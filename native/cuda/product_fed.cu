@@ -2,9 +2,10 @@
 // can walk. Each element is one chain of fused multiply-adds in rising k that starts at +0.0: the bits are those of the
 // kernels in product_simt.cu.
 //
-// A block of three warpgroups owns a tile of 128 x 256 at a time and walks from tile to tile. One warp of the first
-// loads steps of 32 k into a ring of stages by TMA; the other two warpgroups multiply, 8 x 16 elements a thread. They
-// copy nothing and compute no addresses of memory, and wait for a stage without waiting for each other.
+// A block owns a tile at a time and walks from tile to tile. One warp of its first warpgroup loads steps of 32 k into a
+// ring of stages by TMA; the others multiply: two warpgroups tiles of 128 x 256, 8 x 16 elements a thread, or of 128 x 128,
+// 8 x 8 elements; one those of 128 x 64, and two such blocks share a multiprocessor. They copy nothing and compute no
+// addresses of memory, and wait for a stage without waiting for each other.
 //
 // Reads of shared memory are of four rows, or four columns, of a k. That decides more than their number: a multiply-add
 // reads three registers, each of the two banks (odd and even) gives one in a cycle, and one factor stays from the
@@ -14,7 +15,7 @@
 // Lines with their k side by side (x of Y, both operands of dX) come as they are, and two warps of the first warpgroup
 // turn 4 x 4 elements at a time, in place, before they are read.
 //
-// What the next k needs of A, and the next half of the columns of B, is read while what is there is multiplied.
+// What the next k needs of A, and the next eight columns of B, is read while what is there is multiplied.
 #include "kernels.hpp"
 #include "ptx.cuh"
 #include "tensor_map.hpp"
@@ -25,20 +26,29 @@ namespace cuda {
 
 namespace fed {
 
-constexpr int kTileM = gpu::kFedTileM, kTileN = gpu::kFedTileN;
+constexpr int kTileM = gpu::kFedTileM;
 constexpr int kStep = gpu::kFedTileK;  // k of a stage: a line of the 128-byte swizzle
-constexpr int kStages = 4;
-constexpr int kBytesA = kTileM * kStep * 4, kBytesB = kTileN * kStep * 4;
-constexpr int kStageBytes = kBytesA + kBytesB;
-// 1024 more than is used, because the swizzle wants stages at multiples of 1024; three barriers a stage.
-constexpr int kSharedBytes = 1024 + kStages * (kStageBytes + 3 * 8);
-static_assert(kSharedBytes <= 232448, "a block's shared memory is too large");
-constexpr int kThreads = 384;
 // Not used where the kernel is compiled empty, for other chips.
-[[maybe_unused]] constexpr int kMultiplyingWarps = 8;
 [[maybe_unused]] constexpr int kFirstTurner = 1, kTurners = 2;  // warps of the first warpgroup
 [[maybe_unused]] constexpr int kBlock = 8;                      // k's of the innermost loop
-constexpr int M = 8, N = 16;                                    // elements of a thread
+constexpr int M = 8;                                            // rows of a thread
+
+// Tiles of 128 x `tile_n`, M x N elements a thread; a warp has eight threads below one another and four side by side.
+template <int tile_n>
+struct Shape {
+  static constexpr int kTileN = tile_n, N = tile_n == 256 ? 16 : 8;
+  static constexpr int kWarpsAcross = kTileN / (4 * N), kMultiplyingWarps = 2 * kWarpsAcross;
+  static constexpr int kThreads = 128 + 32 * kMultiplyingWarps;
+  static constexpr int kBytesA = kTileM * kStep * 4, kBytesB = kTileN * kStep * 4;
+  static constexpr int kStageBytes = kBytesA + kBytesB;
+  // Blocks on a multiprocessor, as registers allow: of a warpgroup that feeds, 40 a thread, and of those that multiply.
+  static constexpr int kBlocks = kMultiplyingWarps == 4 ? 2 : 1;
+  static constexpr int kFeederRegisters = 40, kRegisters = kBlocks == 2 ? 216 : 232;
+  static constexpr int kStages = (kBlocks == 2 ? 114688 : 229376) / kStageBytes;
+  // 1024 more than is used, because the swizzle wants stages at multiples of 1024; three barriers a stage.
+  static constexpr int kSharedBytes = 1024 + kStages * (kStageBytes + 3 * 8);
+  static_assert(kBlocks * (kSharedBytes + 1024) <= 233472, "blocks take more shared memory than there is");
+};
 
 struct Arguments {
   CUtensorMap a, b;
@@ -72,13 +82,16 @@ __device__ __forceinline__ void turn_stage(uint32_t stage_at, uint32_t first, ui
   }
 }
 
-// How a thread reads the lines of an operand: groups of four, kLanes lanes side by side, 64 lines for each warp.
-template <bool kTurned, int kTile, int kLanes>
+// How a thread reads its kCount lines of an operand: groups of four, kLanes lanes side by side. Warps have kLanes * kCount
+// lines each.
+template <bool kTurned, int kTile, int kLanes, int kCount>
 struct Reader {
+  static constexpr int kLines = kLanes * kCount;
   uint32_t lane_at;
 
-  __device__ Reader(int group, int lane) {
-    lane_at = kTurned ? 8192 * group + 512 * lane + (64 * (lane % 2) ^ 144 * (lane / 2)) : 256 * group + 16 * lane;
+  __device__ Reader(int warp, int lane) {
+    lane_at = kTurned ? 128 * kLines * warp + 512 * lane + (64 * (lane % 2) ^ 144 * (lane / 2))
+                      : 4 * kLines * warp + 16 * lane;
   }
   // Where block `block` of a stage starts for this thread.
   __device__ __forceinline__ uint32_t block_at(uint32_t operand, int block) const {
@@ -94,7 +107,6 @@ struct Reader {
       read_four(block_at + kTile * 4 * k + 16 * kLanes * group, to);
     }
   }
-  template <int kCount>
   static __device__ __forceinline__ void read_k(uint32_t block_at, int k, float (&to)[kCount]) {
 #pragma unroll
     for (int group = 0; group < kCount / 4; ++group) {
@@ -104,39 +116,38 @@ struct Reader {
       for (int e = 0; e < 4; ++e) to[4 * group + e] = four[e];
     }
   }
-  static __device__ __forceinline__ int line(int group, int lane, int i) {
-    return 64 * group + 4 * kLanes * (i / 4) + 4 * lane + i % 4;
+  static __device__ __forceinline__ int line(int warp, int lane, int i) {
+    return kLines * warp + 4 * kLanes * (i / 4) + 4 * lane + i % 4;
   }
 };
 
-template <typename Rows, typename Columns>
+template <typename Rows, typename Columns, int N>
 __device__ __forceinline__ void write_tile(const TiledArguments &p, const TileUnit &u, const float (&sum)[M][N],
-                                           int row_group, int row_lane, int col_group, int col_lane) {
+                                           int row_warp, int row_lane, int col_warp, int col_lane) {
   const Target &c = p.c;
   const bool vectors = c.col_stride == 1 && !c.atomic && c.row_stride % 4 == 0 && c.slice_stride % 4 == 0 &&
                        reinterpret_cast<uintptr_t>(c.data) % 16 == 0;
   const int64_t cols_left = p.b.lines - u.col0;
 #pragma unroll
   for (int i = 0; i < M; ++i) {
-    const int64_t row = u.row0 + Rows::line(row_group, row_lane, i);
+    const int64_t row = u.row0 + Rows::line(row_warp, row_lane, i);
     if (row >= p.a.lines) continue;
 #pragma unroll
     for (int g = 0; g < N / 4; ++g) {
-      const int col = Columns::line(col_group, col_lane, 4 * g);
+      const int col = Columns::line(col_warp, col_lane, 4 * g);
       const int64_t first = u.slice * c.slice_stride + row * c.row_stride + (u.col0 + col) * c.col_stride;
       put_four(c, DType::f32, first, col, cols_left, vectors, &sum[i][4 * g]);
     }
   }
 }
 
-template <bool kInnerA, bool kInnerB>
-__global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant__ Arguments arguments) {
+template <typename S, bool kInnerA, bool kInnerB>
+__global__ void __launch_bounds__(S::kThreads, S::kBlocks) fed_kernel(const __grid_constant__ Arguments arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kFeederRegisters = 40;  // 40 + 2 * 232 = 504 of 512 a thread slot
-  constexpr int kRegisters = 232;
+  constexpr int kTileN = S::kTileN, N = S::N, kStages = S::kStages, kStageBytes = S::kStageBytes, kBytesA = S::kBytesA;
   constexpr bool kTurns = kInnerA || kInnerB;
-  using Rows = Reader<kInnerA, kTileM, 8>;
-  using Columns = Reader<kInnerB, kTileN, 4>;
+  using Rows = Reader<kInnerA, kTileM, 8, M>;
+  using Columns = Reader<kInnerB, kTileN, 4, N>;
   const TiledArguments &p = arguments.p;
   extern __shared__ char shared_raw[];
   const uint32_t shared = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
@@ -146,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       ptx::mbarrier_init(full + 8 * s, 1);
-      ptx::mbarrier_init(empty + 8 * s, kMultiplyingWarps * 32);
+      ptx::mbarrier_init(empty + 8 * s, S::kMultiplyingWarps * 32);
       ptx::mbarrier_init(turned + 8 * s, kTurners * 32);
     }
     ptx::fence_mbarrier_init();
@@ -161,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
   };
 
   if (warp < 4) {
-    ptx::give_registers<kFeederRegisters>();
+    ptx::give_registers<S::kFeederRegisters>();
     const bool feeds = warp == 0, turns = kTurns && warp >= kFirstTurner && warp < kFirstTurner + kTurners;
     if (feeds || turns) {
       const bool issuer = ptx::elect_one();
@@ -192,13 +203,13 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
       }
     }
   } else {
-    ptx::take_registers<kRegisters>();
+    ptx::take_registers<S::kRegisters>();
     const int lane = threadIdx.x % 32;
-    const int row_group = (warp - 4) / 4, col_group = warp % 4;
+    const int row_warp = (warp - 4) / S::kWarpsAcross, col_warp = warp % S::kWarpsAcross;
     // The order of lanes lets each read of 16 bytes take the fewest passes through shared memory.
     const int row_lane = lane / 2 % 8, col_lane = lane % 2 + lane / 16 * 2;
-    const Rows rows(row_group, row_lane);
-    const Columns columns(col_group, col_lane);
+    const Rows rows(row_warp, row_lane);
+    const Columns columns(col_warp, col_lane);
     const auto wait = [&] {
       ptx::mbarrier_wait(full + 8 * stage, parity);
       if (kTurns) ptx::mbarrier_wait(turned + 8 * stage, parity);
@@ -217,26 +228,28 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
         Rows::read_k(a_at, 0, a[0]);
         Columns::read(b_at, 0, 0, b[0][0]);
         Columns::read(b_at, 0, 1, b[0][1]);
-        // One k of a block, its columns in two halves, while what follows is read: A's rows of the next k, B's columns of
-        // the next half.
+        // One k of a block, eight columns after the other, while what follows is read: A's rows of the next k, B's next
+        // eight columns.
         const auto multiply_k = [&](int k, uint32_t next_a, uint32_t next_b) {
+          constexpr int kParts = N / 8;
           const int next = (k + 1) % kBlock;
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
+          for (int part = 0; part < kParts; ++part) {
+            const int now = (k * kParts + part) % 2;
 #pragma unroll
             for (int g = 0; g < 2; ++g)
-              if (half == 0)
-                Columns::read(b_at, k, 2 + g, b[1][g]);
+              if (part + 1 < kParts)
+                Columns::read(b_at, k, 2 * (part + 1) + g, b[1 - now][g]);
               else
-                Columns::read(next_b, next, g, b[0][g]);
-            if (half == 0) Rows::read_k(next_a, next, a[next % 2]);
+                Columns::read(next_b, next, g, b[1 - now][g]);
+            if (part == 0) Rows::read_k(next_a, next, a[next % 2]);
 #pragma unroll
             for (int j = 0; j < 8; ++j)
 #pragma unroll
               for (int turn = 0; turn < M; ++turn) {
                 // There and back: the row that was last stays.
                 const int i = j % 2 == 0 ? turn : M - 1 - turn;
-                sum[i][8 * half + j] = fmaf(a[k % 2][i], b[half][j / 4][j % 4], sum[i][8 * half + j]);
+                sum[i][8 * part + j] = fmaf(a[k % 2][i], b[now][j / 4][j % 4], sum[i][8 * part + j]);
               }
           }
         };
@@ -276,20 +289,29 @@ __global__ void __launch_bounds__(kThreads, 1) fed_kernel(const __grid_constant_
           advance();
         }
       }
-      write_tile<Rows, Columns>(p, u, sum, row_group, row_lane, col_group, col_lane);
+      write_tile<Rows, Columns>(p, u, sum, row_warp, row_lane, col_warp, col_lane);
     }
   }
 #endif
 }
 
-template <bool kInnerA, bool kInnerB>
-cudaError_t launch_fed(Arguments *arguments, int32_t blocks, cudaStream_t stream) {
+template <typename S, bool kInnerA, bool kInnerB>
+cudaError_t launch_mix(Arguments *arguments, int32_t blocks, cudaStream_t stream) {
   static std::atomic<uint64_t> devices;
-  const void *kernel = reinterpret_cast<const void *>(fed_kernel<kInnerA, kInnerB>);
-  const cudaError_t error = allow_shared(kernel, kSharedBytes, &devices);
+  const void *kernel = reinterpret_cast<const void *>(fed_kernel<S, kInnerA, kInnerB>);
+  const cudaError_t error = allow_shared(kernel, S::kSharedBytes, &devices);
   if (error != cudaSuccess) return error;
   void *pointers[] = {arguments};
-  return launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), kSharedBytes, stream, pointers);
+  return launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(S::kThreads), S::kSharedBytes, stream, pointers);
+}
+
+template <typename S>
+cudaError_t launch_tiles(const gpu::ProductPlan &p, Arguments *arguments, cudaStream_t stream) {
+  if (p.a.contraction_inner)
+    return p.b.contraction_inner ? launch_mix<S, true, true>(arguments, p.blocks, stream)
+                                 : launch_mix<S, true, false>(arguments, p.blocks, stream);
+  return p.b.contraction_inner ? launch_mix<S, false, true>(arguments, p.blocks, stream)
+                               : launch_mix<S, false, false>(arguments, p.blocks, stream);
 }
 
 // Boxes of 32 k and all lines of a tile.
@@ -308,14 +330,13 @@ cudaError_t product_fed(const gpu::ProductPlan &p, const Target &target, cudaStr
   fed::Arguments arguments;
   arguments.p = tiled_arguments(p, target);
   if (!fed::encode_operand(&arguments.a, w.a.data, p.a, w.a.rows, w.contraction(), fed::kTileM) ||
-      !fed::encode_operand(&arguments.b, w.b.data, p.b, w.b.cols, w.contraction(), fed::kTileN))
+      !fed::encode_operand(&arguments.b, w.b.data, p.b, w.b.cols, w.contraction(), p.tile_n))
     return cudaErrorInvalidValue;
-  const bool inner_a = p.a.contraction_inner, inner_b = p.b.contraction_inner;
-  if (inner_a)
-    return inner_b ? fed::launch_fed<true, true>(&arguments, p.blocks, stream)
-                   : fed::launch_fed<true, false>(&arguments, p.blocks, stream);
-  return inner_b ? fed::launch_fed<false, true>(&arguments, p.blocks, stream)
-                 : fed::launch_fed<false, false>(&arguments, p.blocks, stream);
+  switch (p.tile_n) {
+    case 64: return fed::launch_tiles<fed::Shape<64>>(p, &arguments, stream);
+    case 128: return fed::launch_tiles<fed::Shape<128>>(p, &arguments, stream);
+    default: return fed::launch_tiles<fed::Shape<256>>(p, &arguments, stream);
+  }
 }
 
 }  // namespace cuda

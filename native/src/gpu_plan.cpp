@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include <initializer_list>
+
 #include "arithmetic.hpp"
 #include "status.hpp"
 
@@ -157,6 +159,7 @@ Pace pace_of(const ProductPlan &p, int64_t split) {
   const double ideal = static_cast<double>(p.tile_m) * p.tile_n * p.tile_k / 2048;
   const double store = 7000.0 * p.tile_n / 256, reduce = 6000;
   // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
+  if (p.fed) return {16 * ideal * (p.tile_n >= 256 ? 1.0 : p.tile_n >= 128 ? 1.05 : 1.15), store, store, reduce};
   if (p.kernel == kSimt)
     return {16 * ideal * (p.tile_n >= 256 ? 1.2 : p.tile_n >= 128 ? 1.35 : 1.7), store, store, reduce};
   if (p.kernel == kMma) return {1.1 * ideal, store, store, reduce};
@@ -219,11 +222,13 @@ Traffic traffic_of(const ProductPlan &p, const Chip &chip) {
 double modelled_cycles(const ProductPlan &p, const Traffic &traffic, int64_t split, const Chip &chip) {
   const Matrix &c = p.work.c;
   const double results = static_cast<double>(c.rows) * static_cast<double>(c.cols);
-  const int64_t k_tiles = ceil_div(ceil_div(most(p.work.contraction(), 1), split), p.tile_k);
+  const int64_t chunk = ceil_div(most(p.work.contraction(), 1), split);
+  // Of tiles that TMA loads, k's beyond the contraction are not multiplied.
+  const double k_tiles = p.fed ? static_cast<double>(chunk) / p.tile_k : static_cast<double>(ceil_div(chunk, p.tile_k));
   const double rounds = static_cast<double>(p.keeps_columns ? ceil_div(p.tiles_m, walkers_of(p, chip))
                                                             : ceil_div(p.tiles * split, chip.multiprocessors));
   const Pace pace = pace_of(p, split);
-  const double computing = rounds * static_cast<double>(k_tiles) * pace.k_tile + (rounds - 1) * pace.between;
+  const double computing = rounds * k_tiles * pace.k_tile + (rounds - 1) * pace.between;
   const int result_bytes = split > 1 ? 0 : adds_in_place(p, split) ? 8 : c.type == DType::f32 ? 4 : 2;
   const double memory = (traffic.memory_bytes + results * result_bytes) / kMemoryBytesPerCycle;
   double cycles = pace.last + rounds * kRoundCycles + at_once(computing, in_turns(memory, traffic.cache_cycles));
@@ -261,12 +266,13 @@ void set_tiles(ProductPlan *p, int32_t tile_m, int32_t tile_n, int32_t tile_k) {
   p->tiles = p->tiles_m * p->tiles_n;
 }
 
-// Where the way to memory and back is all that a product takes: many small blocks, one a tile and slice.
-void set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multiprocessors) {
+// Where the way to memory and back is all that a product takes: many small blocks, one a tile and slice. Is it so?
+bool set_small_tiles(ProductPlan *p, int32_t tile, int32_t tile_k, int32_t multiprocessors) {
   const int64_t tiles = ceil_div(p->work.c.rows, tile) * ceil_div(p->work.c.cols, tile);
-  if (tiles > 2 * multiprocessors || p->work.contraction() > kMostSmallContraction) return;
+  if (tiles > 2 * multiprocessors || p->work.contraction() > kMostSmallContraction) return false;
   set_tiles(p, tile, tile, tile_k);
   p->split = 0;
+  return true;
 }
 
 // Sets the rows of tiles that are walked together: four, or eight, of wide tiles sixteen, where that is faster, or of large
@@ -467,15 +473,25 @@ void choose_walk(ProductPlan *p, const Chip &chip) {
   p->blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, most_blocks(chip))));
 }
 
-// Tiles loaded by TMA, if its slices start on 16 bytes along an inner contraction.
-void choose_fed(ProductPlan *p, const Chip &chip) {
-  ProductPlan fed = *p;
-  fed.fed = true;
-  set_tiles(&fed, kFedTileM, kFedTileN, kFedTileK);
-  fed.split = static_cast<int32_t>(best_split(fed, traffic_of(fed, chip), chip).slices);
-  const int64_t chunk = ceil_div(p->work.contraction(), fed.split);
+// Tiles loaded by TMA, the fastest whose slices start on 16 bytes along an inner contraction, if they are faster than
+// `cycles`.
+void choose_fed(ProductPlan *p, double cycles, const Chip &chip) {
   const bool inner = p->a.contraction_inner || p->b.contraction_inner;
-  if (fed.split == 1 || !inner || chunk * 4 % kVectorBytes == 0) *p = fed;
+  ProductPlan best = *p;
+  double best_cycles = kNever;
+  for (const int32_t tile_n : {256, 128, 64}) {
+    if (forced.tile_n != 0 && forced.tile_n != tile_n) continue;
+    ProductPlan fed = *p;
+    fed.fed = true;
+    set_tiles(&fed, kFedTileM, tile_n, kFedTileK);
+    const Split split = best_split(fed, traffic_of(fed, chip), chip);
+    const int64_t chunk = ceil_div(p->work.contraction(), split.slices);
+    if (split.cycles >= best_cycles || (split.slices > 1 && inner && chunk * 4 % kVectorBytes != 0)) continue;
+    fed.split = static_cast<int32_t>(split.slices);
+    best = fed;
+    best_cycles = split.cycles;
+  }
+  if (best_cycles < kNever && decide(forced.fed, best_cycles < cycles)) *p = best;
 }
 
 }  // namespace
@@ -526,12 +542,10 @@ ProductPlan plan_oriented(const Product &product, int32_t function, const Chip &
           : is_16_bit      ? "exact precision asks for float32 multiply-add"
           : by_name        ? "float32 multiply-add: the precision asked for needs capability 9.0 and more weights"
                            : "float32 operands use float32 multiply-add";
-    if (is_16_bit)
-      choose_tile(&p, {{128, 128, 16}, {64, 64, 16}}, chip);
-    else
-      choose_tile(&p, {{128, 256, 16}, {128, 128, 16}, {64, 64, 16}}, chip);
-    set_small_tiles(&p, 16, 64, multiprocessors);
-    if (can_be_fed(p, chip) && decide(forced.fed, p.tile_n == kFedTileN)) choose_fed(&p, chip);
+    double cycles = is_16_bit ? choose_tile(&p, {{128, 128, 16}, {64, 64, 16}}, chip)
+                              : choose_tile(&p, {{128, 256, 16}, {128, 128, 16}, {64, 64, 16}}, chip);
+    if (set_small_tiles(&p, 16, 64, multiprocessors)) cycles = 0;
+    if (can_be_fed(p, chip)) choose_fed(&p, cycles, chip);
   } else if (wgmma) {
     p.kernel = kHopper;
     if (!(is_dw && choose_clustered(&p, chip)) && !choose_thin(&p)) {
@@ -581,7 +595,9 @@ ProductPlan plan_oriented(const Product &product, int32_t function, const Chip &
     p.pack_b_at = parts.take(static_cast<uint64_t>(w.b.cols * split * p.pack_b_pitch * part_bytes));
     p.blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, multiprocessors)));
   } else if (p.fed) {
-    p.blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, most_blocks(chip))));
+    // Two blocks of 64 columns share a multiprocessor; the second comes when all have one.
+    const int64_t most = most_blocks(chip);
+    p.blocks = static_cast<int32_t>(p.tile_n == 64 ? least(units, 2 * most) : ceil_div(units, ceil_div(units, most)));
   } else {
     p.blocks = static_cast<int32_t>(least(units, int64_t{1} << 30));
   }
@@ -685,7 +701,9 @@ void describe(const ProductPlan &p, const Chip &chip, dxdw_plan *out) {
 const char *kernel_name(const ProductPlan &plan) {
   switch (plan.kernel) {
     case kSimt:
-      return plan.fed             ? "simt_fed_128x256x32"
+      return plan.fed             ? plan.tile_n == 256   ? "simt_fed_128x256x32"
+                                    : plan.tile_n == 128 ? "simt_fed_128x128x32"
+                                                         : "simt_fed_128x64x32"
              : plan.tile_n == 256 ? "simt_128x256x16"
              : plan.tile_n == 128 ? "simt_128x128x16"
              : plan.tile_n == 64  ? "simt_64x64x16"

@@ -21,8 +21,8 @@ enum Kernel : int32_t {
   kBf16x3 = 4,  // wgmma on float32 operands in three bfloat16 parts each, capability 9.0 only
 };
 
-// Tiles of kSimt that TMA loads.
-constexpr int32_t kFedTileM = 128, kFedTileN = 256, kFedTileK = 32;
+// Tiles of kSimt that TMA loads, 64, 128 or 256 columns wide.
+constexpr int32_t kFedTileM = 128, kFedTileK = 32;
 
 // Tiles of kTf32 and kBf16x3, and what their packed lines are rounded up to.
 constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kPartsPadding = 64;
@@ -86,7 +86,7 @@ struct ProductPlan {
 struct Forced {
   int32_t tile_n = 0, band = 0, keeps_columns = 0, fetch_old = 0;
   int32_t blocks = 0;  // at most, of kernels whose blocks walk from tile to tile
-  int32_t fed = 0;     // of float32 products
+  int32_t fed = 0;     // of float32 products, whose fed tiles `tile_n` chooses
   int32_t apart = 0;   // of a weighted sum's backward
   int32_t early = 0;   // of 16-bit products
   int32_t thin = 0;

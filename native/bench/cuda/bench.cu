@@ -2,17 +2,17 @@
 // in bfloat16 parts, TF32), graphs of small products beside graphs of empty kernels.
 //
 //   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--products Y,dX,dW,"dW add"] [--no-cublas] [--sustained]
-//                   [--variants [--only a,b,...]] [--plans N [--seed S]]
+//                   [--variants [--only a,b,...]] [--plans N [--seed S]] [--float32 TxKxN,...]
 //
-// Shapes go by name, or are products of bfloat16 as TxKxN.
+// Shapes go by name, or are products of bfloat16 as TxKxN; --float32 adds such of float32, each tile of which is timed.
 //
 // cuBLASLt is loaded at run time (libcublasLt.so.13 or .12, or the path in CUBLASLT): its first heuristic choice, and
 // the fastest of its first 32. Arms alternate over rotating sets of operands. Each launch stands between two events
 // behind one of the same arm, a sweep of the L2 cache and a kernel that holds the stream while the host catches up; the
 // median is told: bursts of the device's time, at high clocks. With --sustained a sample is a train of launches without
 // a pause, kSampleSeconds long, behind another of the same arm, and its time is for one launch: clocks are what the
-// board's power allows. Data: normal,
-// random. The copy of 1 GiB and the clock after each row tell what the machine gave at that time.
+// board's power allows. Data: normal, random. The copy of 1 GiB and the clock after each row tell what the machine gave
+// at that time.
 //
 // --variants times what the plan of a product of 16-bit operands could have chosen, beside what it chose;
 // --plans tells of N random products how much longer the planned choice takes than the fastest forced one; --json writes
@@ -450,7 +450,7 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
   char label[64];
   snprintf(label, sizeof label, "%s%s", s.name, fp32 ? " fp32" : "");
 
-  // Of float32 operands: the same call with tiles loaded by TMA, and under each precision.
+  // Of float32 operands: the same call with tiles that threads copy, with those that TMA loads, and under each precision.
   const auto by_name = [&](std::vector<Arm> *arms) {
     if (!fp32) return;
     const std::function<void(int)> call = (*arms)[0].call;
@@ -458,14 +458,20 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
       const char *name;
       int32_t precision;
     } precisions[] = {{"bf16x3", DXDW_PRECISION_BF16X3}, {"tf32", DXDW_PRECISION_TF32}};
-    arms->push_back({"fed",
-                     true,
-                     [call](int i) {
-                       dxdw::gpu::forced.fed = 1;
-                       call(i);
-                       dxdw::gpu::forced = {};
-                     },
-                     {}});
+    const struct {
+      const char *name;
+      int32_t tile_n, fed;
+    } ways[] = {{"copied", 0, -1}, {"fed 256", 256, 1}, {"fed 128", 128, 1}, {"fed 64", 64, 1}};
+    for (const auto &way : ways)
+      arms->push_back({way.name,
+                       true,
+                       [call, way](int i) {
+                         dxdw::gpu::forced.tile_n = way.tile_n;
+                         dxdw::gpu::forced.fed = way.fed;
+                         call(i);
+                         dxdw::gpu::forced = {};
+                       },
+                       {}});
     for (const auto &precision : precisions)
       arms->push_back({precision.name,
                        true,
@@ -820,7 +826,7 @@ void bench_copy() {
 
 int main(int count, char **arguments) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  std::string wanted;
+  std::string wanted, float32;
   bool cublas = true;
   int plans = 0;
   uint64_t seed = 12345;
@@ -834,6 +840,8 @@ int main(int count, char **arguments) {
       wanted = std::string(",") + arguments[++i] + ",";
     else if (argument == "--products" && i + 1 < count)
       products = std::string(",") + arguments[++i] + ",";
+    else if (argument == "--float32" && i + 1 < count)
+      float32 = std::string(",") + arguments[++i] + ",";
     else if (argument == "--variants")
       variants = true;
     else if (argument == "--plans" && i + 1 < count)
@@ -875,12 +883,15 @@ int main(int count, char **arguments) {
       {"lora16up", 16384, 16, 4096}};
   for (const Shape &shape : shapes)
     if (is_wanted(shape.name)) bench_products(shape, cublas ? &lt : nullptr, false);
-  for (size_t at = 1; at < wanted.size(); at = wanted.find(',', at) + 1) {
-    const std::string name = wanted.substr(at, wanted.find(',', at) - at);
-    long long t, k, n;
-    if (sscanf(name.c_str(), "%lldx%lldx%lld", &t, &k, &n) == 3)
-      bench_products({name.c_str(), t, k, n}, cublas ? &lt : nullptr, false);
-  }
+  const auto bench_sizes = [&](const std::string &list, bool fp32) {
+    for (size_t at = 1; at < list.size(); at = list.find(',', at) + 1) {
+      const std::string name = list.substr(at, list.find(',', at) - at);
+      long long t, k, n;
+      if (sscanf(name.c_str(), "%lldx%lldx%lld", &t, &k, &n) == 3)
+        bench_products({name.c_str(), t, k, n}, cublas ? &lt : nullptr, fp32);
+    }
+  };
+  bench_sizes(wanted, false);
   if (is_wanted("ws")) {
     bench_weighted(65536, 8192, true);
     bench_weighted(65536, 8192, false);
@@ -895,6 +906,7 @@ int main(int count, char **arguments) {
   }
   // Tiles of 128 x 128.
   if (is_wanted("mid32")) bench_products({"mid", 1408, 1408, 1408}, cublas ? &lt : nullptr, true);
+  bench_sizes(float32, true);
   if (json != nullptr) fprintf(json, "\n]\n"), fclose(json);
   return 0;
 }

@@ -638,8 +638,8 @@ void part_exact() {
 void part_fed() {
   const int64_t extents[] = {1, 4, 5, 100, 127, 128, 129, 255, 256, 257, 300, 520};
   const int64_t depths[] = {1, 3, 4, 7, 8, 9, 24, 31, 32, 33, 39, 40, 63, 64, 65, 96, 127, 128, 129, 160, 300, 1000};
-  const int cases = reduced ? 60 : 900;
-  int mixes[4] = {}, fed = 0;
+  const int cases = reduced ? 60 : 1200;
+  int mixes[4] = {}, tiles[3] = {}, fed = 0;
   for (int i = 0; i < cases; ++i) {
     Random random{static_cast<uint64_t>(i) * 31 + 9};
     ProductCase c;
@@ -664,6 +664,8 @@ void part_fed() {
     prepare(c, &one);
     prepare(c, &other);
     dxdw::gpu::Forced forced = {};
+    const int tile = i / 3 % 3;
+    forced.tile_n = 256 >> tile;
     forced.fed = 1;
     forced.blocks = random.one_in(2) ? 0 : static_cast<int32_t>(random.between(1, 5));
     {
@@ -686,15 +688,19 @@ void part_fed() {
     }
     if (strncmp(one.plan.kernel, "simt_fed", 8) != 0) continue;
     ++fed;
+    ++tiles[tile];
     // Of a result that is stored by columns the transposed product is computed, so that B alone may be inner here.
     const bool inner_a = one.a.strides[c.function == DXDW_DW ? 0 : 1] == 1;
     const bool inner_b = one.b.strides[c.function == DXDW_DX ? 1 : 0] == 1;
     ++mixes[2 * inner_a + inner_b];
   }
-  printf("fed: %d cases, %d of them loaded by TMA: k inner in neither operand %d, in B %d, in A %d, in both %d\n", cases,
-         fed, mixes[0], mixes[1], mixes[2], mixes[3]);
-  if (fed > 0)
+  printf("fed: %d cases, %d of them loaded by TMA: k inner in neither operand %d, in B %d, in A %d, in both %d\n",
+         cases, fed, mixes[0], mixes[1], mixes[2], mixes[3]);
+  printf("of 256 columns %d, 128 %d, 64 %d\n", tiles[0], tiles[1], tiles[2]);
+  if (fed > 0) {
     for (int mix : mixes) CHECK(mix > 0, "a mix of directions was never loaded by TMA");
+    for (int tile : tiles) CHECK(tile > 0, "a tile was never loaded by TMA");
+  }
 }
 
 // How far each precision of float32 operands is from the exact product, as a share of the sum of magnitudes: plain

@@ -356,7 +356,9 @@ void test_tiles() {
   CHECK(strcmp(name(DXDW_Y, 8192, 4096, 14336), "simt_fed_128x256x32") == 0, "%s", name(DXDW_Y, 8192, 4096, 14336));
   CHECK(strcmp(name(DXDW_Y, 8400, 40, 1000), "simt_fed_128x256x32") == 0, "%s", name(DXDW_Y, 8400, 40, 1000));
   CHECK(strcmp(name(DXDW_Y, 8400, 40, 1001), "simt_128x256x16") == 0, "%s", name(DXDW_Y, 8400, 40, 1001));
-  CHECK(strcmp(name(DXDW_Y, 1400, 700, 1400), "simt_128x128x16") == 0, "%s", name(DXDW_Y, 1400, 700, 1400));
+  CHECK(strcmp(name(DXDW_Y, 1400, 700, 1400), "simt_fed_128x128x32") == 0, "%s", name(DXDW_Y, 1400, 700, 1400));
+  CHECK(strcmp(name(DXDW_Y, 1400, 700, 1401), "simt_128x128x16") == 0, "%s", name(DXDW_Y, 1400, 700, 1401));
+  CHECK(strcmp(name(DXDW_Y, 1024, 1024, 1024), "simt_fed_128x64x32") == 0, "%s", name(DXDW_Y, 1024, 1024, 1024));
   CHECK(strcmp(name(DXDW_Y, 700, 700, 700), "simt_64x64x16") == 0, "%s", name(DXDW_Y, 700, 700, 700));
   CHECK(strcmp(name(DXDW_Y, 64, 64, 64), "simt_16x16x64") == 0, "%s", name(DXDW_Y, 64, 64, 64));
   for (DType type : {DType::f32, DType::bf16}) {
@@ -370,16 +372,22 @@ void test_fed() {
   const auto is_fed = [](const Product &p, int32_t function, const gpu::Chip &chip) {
     const gpu::ProductPlan plan = gpu::plan_product(p, function, chip);
     if (plan.fed) check_consistent(p, function, chip);
-    if (plan.fed) CHECK(plan.tile_n == 256 && plan.blocks <= chip.multiprocessors, "%s", gpu::explain(plan, chip).text);
+    if (plan.fed)
+      CHECK(plan.blocks <= (plan.tile_n == 256 ? 1 : 2) * chip.multiprocessors, "%s", gpu::explain(plan, chip).text);
     return plan.fed;
   };
   for (int32_t function : {DXDW_Y, DXDW_DX, DXDW_DW}) {
+    CHECK(!is_fed(product(function, DType::f32, 100, 200, 100), function, kH200), "too small to be fed unasked");
     const Product p = product(function, DType::f32, 500, 300, 700);
-    CHECK(!is_fed(p, function, kH200), "too small to be fed unasked");
     const Product large = product(function, DType::f32, 8192, 4096, 4096);
     CHECK(is_fed(large, function, kH200) && !is_fed(large, function, kA100), "large");
     gpu::forced.fed = 1;
     CHECK(is_fed(p, function, kH200), "asked for");
+    for (const int32_t tile_n : {64, 128, 256}) {
+      gpu::forced.tile_n = tile_n;
+      CHECK(is_fed(p, function, kH200) && gpu::plan_product(p, function, kH200).tile_n == tile_n, "%d columns", tile_n);
+    }
+    gpu::forced.tile_n = 0;
     CHECK(!is_fed(p, function, kA100) && !is_fed(p, function, {100, 148}), "a chip without the kernel");
     CHECK(!is_fed(product(function, DType::f32, 500, 301, 701), function, kH200), "lines that are off 16 bytes");
     Product exact = product(function, DType::bf16, 500, 300, 700);
