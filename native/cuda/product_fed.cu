@@ -12,7 +12,7 @@
 // multiply-add before. Rows that come four at a time lie in both banks by turns whatever k, and the compiler finds a
 // place in the other bank for every sum. Reads of four k of a row would not leave it that.
 //
-// Lines with their k side by side (x of Y, both operands of dX) come as they are, and two warps of the first warpgroup
+// Lines with their k side by side (x of Y, both operands of dX) come as they are, and three warps of the first warpgroup
 // turn 4 x 4 elements at a time, in place, before they are read.
 //
 // What the next k needs of A, and the next eight columns of B, is read while what is there is multiplied.
@@ -29,8 +29,7 @@ namespace fed {
 constexpr int kTileM = gpu::kFedTileM;
 constexpr int kStep = gpu::kFedTileK;  // k of a stage: a line of the 128-byte swizzle
 // Not used where the kernel is compiled empty, for other chips.
-[[maybe_unused]] constexpr int kFirstTurner = 1, kTurners = 2;  // warps of the first warpgroup
-[[maybe_unused]] constexpr int kBlock = 8;                      // k's of the innermost loop
+[[maybe_unused]] constexpr int kFirstTurner = 1, kTurners = 3;  // warps of the first warpgroup
 constexpr int M = 8;                                            // rows of a thread
 
 // Tiles of 128 x `tile_n`, M x N elements a thread; a warp has eight threads below one another and four side by side.
@@ -38,12 +37,12 @@ template <int tile_n>
 struct Shape {
   static constexpr int kTileN = tile_n, N = tile_n == 256 ? 16 : 8;
   static constexpr int kWarpsAcross = kTileN / (4 * N), kMultiplyingWarps = 2 * kWarpsAcross;
+  static constexpr int kBlock = 128 / N;  // k's of the innermost loop
   static constexpr int kThreads = 128 + 32 * kMultiplyingWarps;
   static constexpr int kBytesA = kTileM * kStep * 4, kBytesB = kTileN * kStep * 4;
   static constexpr int kStageBytes = kBytesA + kBytesB;
-  // Blocks on a multiprocessor, as registers allow: of a warpgroup that feeds, 40 a thread, and of those that multiply.
+  // Blocks on a multiprocessor, as registers allow.
   static constexpr int kBlocks = kMultiplyingWarps == 4 ? 2 : 1;
-  static constexpr int kFeederRegisters = 40, kRegisters = kBlocks == 2 ? 216 : 232;
   static constexpr int kStages = (kBlocks == 2 ? 114688 : 229376) / kStageBytes;
   // 1024 more than is used, because the swizzle wants stages at multiples of 1024; three barriers a stage.
   static constexpr int kSharedBytes = 1024 + kStages * (kStageBytes + 3 * 8);
@@ -66,19 +65,31 @@ __device__ __forceinline__ void read_four(uint32_t from, float (&to)[4]) {
 // Turned, the 16 cells of lines 4 q + 0..3 and of a chunk hold lines where they held k: k 4 chunk + e of lines 4 q + 0..3
 // is in the cell of line 4 q + (e ^ q / 2 % 4). Threads read cells of q side by side, which are so in different banks.
 //
-// From group of four lines `first` of a stage to `end`; those of B follow those of A.
-__device__ __forceinline__ void turn_stage(uint32_t stage_at, uint32_t first, uint32_t end, int thread) {
-  const uint32_t chunk = thread % 8;
-#pragma unroll 1
-  for (uint32_t q = first + thread / 8; q < end; q += kTurners * 32 / 8) {
-    const uint32_t at = stage_at + 512 * q + 16 * (chunk ^ q % 2 * 4), to = at ^ 144 * (q / 2 % 4);
+// From group of four lines `kFirst` of a stage to `kEnd`; those of B follow those of A. The turning warps take four groups
+// each by turns; a warp's next ones are always as far away, so that its addresses are made once a stage.
+template <int kFirst, int kEnd>
+__device__ __forceinline__ void turn_stage(uint32_t stage_at, int warp, int lane) {
+  constexpr int kPasses = (kEnd - kFirst) / 4, kHop = kTurners * 4 * 512;
+  static_assert(kTurners % 2 == 1 && kFirst % 8 == 0, "q / 2 % 4 changes by 2 from pass to pass");
+  const uint32_t q = kFirst + 4 * warp + lane / 8, chunk = lane % 8;
+  const uint32_t at = stage_at + 512 * q + 16 * (chunk ^ q % 2 * 4);
+  uint32_t from[4], to[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    from[e] = at ^ 144 * e;
+    to[e] = from[e] ^ 144 * (q / 2 % 4);
+  }
+#pragma unroll
+  for (int pass = 0; kTurners * pass < kPasses; ++pass) {
+    if (kTurners * pass + warp >= kPasses) break;
     float cell[4][4];
 #pragma unroll
-    for (int e = 0; e < 4; ++e) read_four(at ^ 144 * e, cell[e]);
+    for (int e = 0; e < 4; ++e) read_four(from[e] + kHop * pass, cell[e]);
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      ptx::store_shared(to ^ 144 * e, make_uint4(__float_as_uint(cell[0][e]), __float_as_uint(cell[1][e]),
-                                                 __float_as_uint(cell[2][e]), __float_as_uint(cell[3][e])));
+      ptx::store_shared(to[e ^ 2 * (pass % 2)] + kHop * pass,
+                        make_uint4(__float_as_uint(cell[0][e]), __float_as_uint(cell[1][e]),
+                                   __float_as_uint(cell[2][e]), __float_as_uint(cell[3][e])));
   }
 }
 
@@ -93,10 +104,10 @@ struct Reader {
     lane_at = kTurned ? 128 * kLines * warp + 512 * lane + (64 * (lane % 2) ^ 144 * (lane / 2))
                       : 4 * kLines * warp + 16 * lane;
   }
-  // Where block `block` of a stage starts for this thread.
-  __device__ __forceinline__ uint32_t block_at(uint32_t operand, int block) const {
+  // Where a block of a stage that starts with k `first` is for this thread.
+  __device__ __forceinline__ uint32_t block_at(uint32_t operand, int first) const {
     const uint32_t at = operand + lane_at;
-    return kTurned ? at ^ 4 * kBlock * block : at + kBlock * kTile * 4 * block;
+    return kTurned ? at ^ 4 * first : at + kTile * 4 * first;
   }
   // Group `group` of k `k` of a block.
   static __device__ __forceinline__ void read(uint32_t block_at, int k, int group, float (&to)[4]) {
@@ -144,8 +155,12 @@ __device__ __forceinline__ void write_tile(const TiledArguments &p, const TileUn
 template <typename S, bool kInnerA, bool kInnerB>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks) fed_kernel(const __grid_constant__ Arguments arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kTileN = S::kTileN, N = S::N, kStages = S::kStages, kStageBytes = S::kStageBytes, kBytesA = S::kBytesA;
+  constexpr int kTileN = S::kTileN, N = S::N, kBlock = S::kBlock, kStages = S::kStages, kStageBytes = S::kStageBytes,
+                kBytesA = S::kBytesA;
   constexpr bool kTurns = kInnerA || kInnerB;
+  // Those that feed and turn leave the rest to one or two warpgroups that multiply.
+  constexpr int kFeederRegisters = !kTurns ? 40 : S::kBlocks == 2 ? 48 : 56;
+  constexpr int kRegisters = S::kBlocks == 2 ? 256 - kFeederRegisters : (504 - kFeederRegisters) / 2;
   using Rows = Reader<kInnerA, kTileM, 8, M>;
   using Columns = Reader<kInnerB, kTileN, 4, N>;
   const TiledArguments &p = arguments.p;
@@ -172,38 +187,42 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) fed_kernel(const __gr
   };
 
   if (warp < 4) {
-    ptx::give_registers<S::kFeederRegisters>();
-    const bool feeds = warp == 0, turns = kTurns && warp >= kFirstTurner && warp < kFirstTurner + kTurners;
-    if (feeds || turns) {
-      const bool issuer = ptx::elect_one();
+    ptx::give_registers<kFeederRegisters>();
+    const auto each_step = [&](const auto &work) {
       for (int64_t unit = blockIdx.x; unit < p.units; unit += gridDim.x) {
         const TileUnit u = tile_unit<kTileM, kTileN>(p, unit);
-        const int steps = static_cast<int>((u.length + kStep - 1) / kStep);
-        const int row = static_cast<int>(u.row0), col = static_cast<int>(u.col0);
-        int k = static_cast<int>(u.first_k);
-        for (int step = 0; step < steps; ++step, k += kStep) {
-          const uint32_t at = shared + stage * kStageBytes, barrier = full + 8 * stage;
-          if (feeds) {
-            ptx::mbarrier_wait(empty + 8 * stage, parity ^ 1);  // the first round finds every stage free
-            if (issuer) {
-              ptx::mbarrier_arrive_expect_tx(barrier, kStageBytes);
-              ptx::tma_load(at, &arguments.a, barrier, kInnerA ? k : row, kInnerA ? row : k, 0);
-              ptx::tma_load(at + kBytesA, &arguments.b, barrier, kInnerB ? k : col, kInnerB ? col : k, 0);
-            }
-            __syncwarp();
-          } else {
-            ptx::mbarrier_wait(barrier, parity);
-            turn_stage(at, kInnerA ? 0 : kTileM / 4, (kInnerB ? kTileM + kTileN : kTileM) / 4,
-                       threadIdx.x - 32 * kFirstTurner);
-            ptx::fence_proxy_async();  // in front of what the copy engine writes there next
-            ptx::mbarrier_arrive(turned + 8 * stage);
-          }
+        const int length = static_cast<int>(u.length);
+        for (int k = 0; k < length; k += kStep) {
+          work(u, k, shared + stage * kStageBytes);
           advance();
         }
       }
+    };
+    if (warp == 0) {
+      const bool issuer = ptx::elect_one();
+      each_step([&](const TileUnit &u, int step_k, uint32_t at) {
+        const uint32_t barrier = full + 8 * stage;
+        const int row = static_cast<int>(u.row0), col = static_cast<int>(u.col0),
+                  k = static_cast<int>(u.first_k) + step_k;
+        ptx::mbarrier_wait(empty + 8 * stage, parity ^ 1);  // the first round finds every stage free
+        if (issuer) {
+          ptx::mbarrier_arrive_expect_tx(barrier, kStageBytes);
+          ptx::tma_load(at, &arguments.a, barrier, kInnerA ? k : row, kInnerA ? row : k, 0);
+          ptx::tma_load(at + kBytesA, &arguments.b, barrier, kInnerB ? k : col, kInnerB ? col : k, 0);
+        }
+        __syncwarp();
+      });
+    } else if (kTurns && warp >= kFirstTurner && warp < kFirstTurner + kTurners) {
+      each_step([&](const TileUnit &, int, uint32_t at) {
+        ptx::mbarrier_wait(full + 8 * stage, parity);
+        turn_stage<kInnerA ? 0 : kTileM / 4, (kInnerB ? kTileM + kTileN : kTileM) / 4>(at, warp - kFirstTurner,
+                                                                                       threadIdx.x % 32);
+        ptx::fence_proxy_async();  // in front of what the copy engine writes there next
+        ptx::mbarrier_arrive(turned + 8 * stage);
+      });
     }
   } else {
-    ptx::take_registers<S::kRegisters>();
+    ptx::take_registers<kRegisters>();
     const int lane = threadIdx.x % 32;
     const int row_warp = (warp - 4) / S::kWarpsAcross, col_warp = warp % S::kWarpsAcross;
     // The order of lanes lets each read of 16 bytes take the fewest passes through shared memory.
@@ -268,7 +287,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) fed_kernel(const __gr
             }
           }
           block = leaves ? 0 : block + 1;
-          const uint32_t next_a = rows.block_at(stage_at, block), next_b = columns.block_at(stage_at + kBytesA, block);
+          const uint32_t next_a = rows.block_at(stage_at, kBlock * block),
+                         next_b = columns.block_at(stage_at + kBytesA, kBlock * block);
           multiply_k(kBlock - 1, next_a, next_b);
           a_at = next_a;
           b_at = next_b;
