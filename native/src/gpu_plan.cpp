@@ -114,6 +114,18 @@ constexpr HopperPace kKeeps = {{568, 571, 613}, {893, 1800}, {2900, 4410}, 1700,
 constexpr HopperPace kShort = {{0, 1242, 1241}, {476, 0}, {2950, 0}, 0, 0};
 constexpr HopperPace kNarrow = {{272, 273, 315}, {1030, 1460}, {1760, 2370}, 200, 4400};
 
+// Of float32 multiply-add, fitted to 190 times of 12 shapes: cycles over those of 128 multiply-adds a cycle, for tiles of
+// 256, 128 and 64 columns, by the number of operands whose contraction is inner. These are turned in shared memory, or
+// copied by 4 bytes.
+constexpr double kFedPace[3][3] = {{1.19, 1.185, 1.265}, {1.19, 1.235, 1.345}, {1.2, 1.26, 1.345}};
+constexpr double kCopiedPace[3][3] = {{1.35, 1.35, 1.47}, {1.48, 1.48, 1.48}, {1.8, 2.15, 2.25}};
+constexpr double kAlone = 0.1;         // more for a block that is alone where two have room
+constexpr double kSimtBetween = 8000;  // cycles: of the store of 128 x 256 results, what the next tile does not hide
+constexpr double kSimtAdding = 34000;  // more for these where they are added in place
+constexpr double kSimtLast = 20000;    // of a product: launch, first loads, last store
+constexpr double kSimtReduce = 4700;   // the kernel that adds slices, but for its bytes
+constexpr double kWorthSlices = 0.97;  // slices must take less, of what another tile takes without
+
 // What a line of 128 bytes costs for one that starts on 128 bytes: all others touch two lines of memory, those off a grid
 // of 32 bytes a sector more, too.
 struct LineCost {
@@ -158,10 +170,14 @@ Pace pace_of(const ProductPlan &p, int64_t split) {
   const bool floats = split > 1 || p.work.c.type == DType::f32;
   const double ideal = static_cast<double>(p.tile_m) * p.tile_n * p.tile_k / 2048;
   const double store = 7000.0 * p.tile_n / 256, reduce = 6000;
-  // 128 multiply-adds a cycle; larger tiles read shared memory less for each.
-  if (p.fed) return {16 * ideal * (p.tile_n >= 256 ? 1.0 : p.tile_n >= 128 ? 1.05 : 1.15), store, store, reduce};
-  if (p.kernel == kSimt)
-    return {16 * ideal * (p.tile_n >= 256 ? 1.2 : p.tile_n >= 128 ? 1.35 : 1.7), store, store, reduce};
+  const int mix = p.a.contraction_inner + p.b.contraction_inner;
+  if (p.kernel == kSimt && p.tile_n >= 64) {
+    const double share = static_cast<double>(p.tile_m) * p.tile_n / (128 * 256);
+    const double adding = adds_in_place(p, split) ? share * kSimtAdding : 0;
+    const double pace = (p.fed ? kFedPace : kCopiedPace)[p.tile_n >= 256 ? 0 : p.tile_n >= 128 ? 1 : 2][mix];
+    return {16 * ideal * pace, share * kSimtBetween + adding, kSimtLast + adding, kSimtReduce};
+  }
+  if (p.kernel == kSimt) return {16 * ideal * 1.7, store, store, reduce};
   if (p.kernel == kMma) return {1.1 * ideal, store, store, reduce};
   if (p.kernel == kTf32) return {2 * ideal, store, store, reduce};    // half the rate of 16-bit operands
   if (p.kernel == kBf16x3) return {6 * ideal, store, store, reduce};  // products of parts
@@ -170,7 +186,6 @@ Pace pace_of(const ProductPlan &p, int64_t split) {
                            : p.tile_n == 64  ? kNarrow
                            : p.keeps_columns ? kKeeps
                                              : kTurns;
-  const int mix = p.a.contraction_inner + p.b.contraction_inner;
   const bool costs_energy = p.tile_n < 256 && operations_of(p.work) >= (p.turned ? kLargeTurned : kLargeProduct);
   const double k_tile = pace.k_tile[mix] * (costs_energy ? kEnergyOfNarrow : 1);
   const int64_t size = size_of(p.work.a.type);
@@ -178,6 +193,12 @@ Pace pace_of(const ProductPlan &p, int64_t split) {
   const double loads = (p.tile_m * line_cost(p.a, size).multiprocessor + columns) * 128 / kLoadBytesPerCycle;
   const double adding = adds_in_place(p, split) ? pace.adding : 0;
   return {k_tile > loads ? k_tile : loads, pace.between[floats] + adding, pace.last[floats] + adding, pace.reduce};
+}
+
+// Of float32 multiply-add, do two blocks share a multiprocessor?
+bool shares(const ProductPlan &p) {
+  const int32_t widest = p.fed || p.work.a.type != DType::f32 ? 64 : 128;
+  return p.kernel == kSimt && p.tile_n >= 64 && p.tile_n <= widest;
 }
 
 int64_t most_blocks(const Chip &chip) { return forced.blocks > 0 ? forced.blocks : chip.multiprocessors; }
@@ -228,7 +249,8 @@ double modelled_cycles(const ProductPlan &p, const Traffic &traffic, int64_t spl
   const double rounds = static_cast<double>(p.keeps_columns ? ceil_div(p.tiles_m, walkers_of(p, chip))
                                                             : ceil_div(p.tiles * split, chip.multiprocessors));
   const Pace pace = pace_of(p, split);
-  const double computing = rounds * k_tiles * pace.k_tile + (rounds - 1) * pace.between;
+  const double alone = shares(p) && fmod(rounds, 2) == 1 ? kAlone : 0;
+  const double computing = (rounds + alone) * k_tiles * pace.k_tile + (rounds - 1) * pace.between;
   const int result_bytes = split > 1 ? 0 : adds_in_place(p, split) ? 8 : c.type == DType::f32 ? 4 : 2;
   const double memory = (traffic.memory_bytes + results * result_bytes) / kMemoryBytesPerCycle;
   double cycles = pace.last + rounds * kRoundCycles + at_once(computing, in_turns(memory, traffic.cache_cycles));
@@ -486,10 +508,12 @@ void choose_fed(ProductPlan *p, double cycles, const Chip &chip) {
     set_tiles(&fed, kFedTileM, tile_n, kFedTileK);
     const Split split = best_split(fed, traffic_of(fed, chip), chip);
     const int64_t chunk = ceil_div(p->work.contraction(), split.slices);
-    if (split.cycles >= best_cycles || (split.slices > 1 && inner && chunk * 4 % kVectorBytes != 0)) continue;
+    if (split.slices > 1 && inner && chunk * 4 % kVectorBytes != 0) continue;
+    const double tile_cycles = split.slices > 1 ? split.cycles / kWorthSlices : split.cycles;
+    if (tile_cycles >= best_cycles) continue;
     fed.split = static_cast<int32_t>(split.slices);
     best = fed;
-    best_cycles = split.cycles;
+    best_cycles = tile_cycles;
   }
   if (best_cycles < kNever && decide(forced.fed, best_cycles < cycles)) *p = best;
 }
@@ -595,9 +619,9 @@ ProductPlan plan_oriented(const Product &product, int32_t function, const Chip &
     p.pack_b_at = parts.take(static_cast<uint64_t>(w.b.cols * split * p.pack_b_pitch * part_bytes));
     p.blocks = static_cast<int32_t>(ceil_div(units, ceil_div(units, multiprocessors)));
   } else if (p.fed) {
-    // Two blocks of 64 columns share a multiprocessor; the second comes when all have one.
+    // Where two blocks share a multiprocessor, the second comes when all have one.
     const int64_t most = most_blocks(chip);
-    p.blocks = static_cast<int32_t>(p.tile_n == 64 ? least(units, 2 * most) : ceil_div(units, ceil_div(units, most)));
+    p.blocks = static_cast<int32_t>(shares(p) ? least(units, 2 * most) : ceil_div(units, ceil_div(units, most)));
   } else {
     p.blocks = static_cast<int32_t>(least(units, int64_t{1} << 30));
   }
