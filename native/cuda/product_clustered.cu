@@ -4,7 +4,8 @@
 //
 // Reading the wide operand once is all the time it takes. A block is one slice of one tile: a warp loads steps of 64 k into
 // a ring of stages by TMA, as deep as shared memory allows, a warpgroup multiplies. Lines of both operands have 64 columns
-// in shared memory, whatever the tile has: the rest reads as 0.
+// in shared memory, whatever the tile has: the rest reads as 0. Where an operand has 16, further warps carry it, see
+// carry.cuh.
 //
 // Thread t of all blocks of a cluster holds the same elements of the tile, each of its own slice: eight groups of four.
 // Each group belongs to a block. Each block stores the other blocks' groups into their shared memory, a place for
@@ -20,6 +21,7 @@
 //     used for nothing else: no block need have finished with its ring.
 //   - The second says that all sums are there. Stores come before a thread's releasing arrival, loads behind its
 //     acquiring wait. Nobody reads or writes another block's memory behind it, so that blocks may end as they please.
+#include "carry.cuh"
 #include "product_hopper.cuh"
 
 namespace dxdw {
@@ -28,6 +30,9 @@ namespace hopper {
 namespace {
 
 constexpr int kClusterThreads = 128 + 32;  // a warpgroup that multiplies, a warp that loads
+constexpr int kCarriers = 4;               // warps
+constexpr int kMostClusterThreads = kClusterThreads + 32 * kCarriers;
+static_assert(kCarriers <= kClusterStages, "a warp would wait for a stage two rounds ahead");
 static_assert(clustered_bytes(gpu::kMostClustered) <= kMostShared, "a block's shared memory is too large");
 static_assert(gpu::kClusteredTile == 64 && kGroups % gpu::kMostClustered == 0, "all blocks own as many groups");
 
@@ -38,6 +43,9 @@ struct ClusteredArguments {
   int64_t row_stride;  // columns have unit stride
   int64_t rows, cols, contraction, chunk;
   int32_t tiles_m, last_slice;
+  const char *thin;  // the operand of few columns, where warps carry it; else NULL
+  int64_t thin_pitch;
+  bool thin_is_a;
   bool add;
   bool pairs;  // two neighbours in a row may be read and written at once
 };
@@ -58,37 +66,46 @@ struct ClusteredArguments {
 
 // Loads a slice's steps of k: one warp.
 [[maybe_unused]] __device__ __forceinline__ void load_slice(const ClusteredArguments &p, int32_t row, int32_t col,
-                                                            int32_t slice, int32_t steps, uint32_t ring, uint32_t full,
-                                                            uint32_t empty) {
+                                                            int32_t slice, int32_t steps, const Ring &ring) {
   const bool issuer = ptx::elect_one();
   const bool last = slice == p.last_slice;
   const CUtensorMap *map_a = last ? &p.a_last : &p.a, *map_b = last ? &p.b_last : &p.b;
   const int32_t plane = last ? 0 : slice;
+  const bool carried = p.thin != nullptr, loads_a = !(carried && p.thin_is_a), loads_b = !carried || p.thin_is_a;
+  const uint32_t bytes = carried ? kBox : 2 * kBox;
   int stage = 0;
   uint32_t parity = 1;  // the first round finds every stage free
   for (int32_t step = 0; step < steps; ++step) {
-    const uint32_t to = ring + stage * kClusterStageBytes, barrier = full + 8 * stage;
-    ptx::mbarrier_wait(empty + 8 * stage, parity);
+    const uint32_t to = ring.at + stage * kClusterStageBytes, barrier = ring.full + 8 * stage;
+    ptx::mbarrier_wait(ring.empty + 8 * stage, parity);
     if (++stage == kClusterStages) stage = 0, parity ^= 1;
     if (!issuer) continue;
-    ptx::mbarrier_arrive_expect_tx(barrier, kClusterStageBytes);
-    ptx::tma_load(to, map_a, barrier, row, step * kTileK, plane);
-    ptx::tma_load(to + kBox, map_b, barrier, col, step * kTileK, plane);
+    ptx::mbarrier_arrive_expect_tx(barrier, bytes);
+    if (loads_a) ptx::tma_load(to, map_a, barrier, row, step * kTileK, plane);
+    if (loads_b) ptx::tma_load(to + kBox, map_b, barrier, col, step * kTileK, plane);
   }
+  __syncwarp();
+}
+
+// The same for an operand of few columns: kCarriers warps.
+[[maybe_unused]] __device__ __forceinline__ void carry_slice(const ClusteredArguments &p, int carrier, int32_t slice,
+                                                             int64_t length, int32_t steps, const Ring &ring) {
+  const Rows rows = {p.thin + 2 * (slice * p.chunk * p.thin_pitch), p.thin_pitch, length};
+  const Ring to = {ring.at + (p.thin_is_a ? 0 : kBox), ring.stage_bytes, ring.stages, ring.full, ring.empty};
+  carry_columns<gpu::kThinColumns, kCarriers>(rows, to, carrier, steps, steps);
   __syncwarp();
 }
 
 // A slice's sums: one warpgroup.
 template <typename T>
-__device__ __forceinline__ void multiply_slice(float (&sum)[32], int32_t steps, uint32_t ring, uint32_t full,
-                                               uint32_t empty) {
+__device__ __forceinline__ void multiply_slice(float (&sum)[32], int32_t steps, const Ring &ring) {
 #pragma unroll
   for (int i = 0; i < 32; ++i) sum[i] = 0.0f;
   int stage = 0, before = 0;
   uint32_t parity = 0;
   for (int32_t step = 0; step < steps; ++step) {
-    ptx::mbarrier_wait(full + 8 * stage, parity);
-    const uint32_t at = ring + stage * kClusterStageBytes;
+    ptx::mbarrier_wait(ring.full + 8 * stage, parity);
+    const uint32_t at = ring.at + stage * kClusterStageBytes;
     const uint64_t a = descriptor(at, false), b = descriptor(at + kBox, false);
     pin(sum);
     ptx::wgmma_fence();
@@ -99,7 +116,7 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[32], int32_t steps, 
     pin(sum);
     // The products of the step before are done once only one group is pending.
     ptx::wgmma_wait<1>();
-    if (step > 0 && threadIdx.x == 0) ptx::mbarrier_arrive(empty + 8 * before);
+    if (step > 0 && threadIdx.x == 0) ptx::mbarrier_arrive(ring.empty + 8 * before);
     before = stage;
     if (++stage == kClusterStages) stage = 0, parity ^= 1;
   }
@@ -108,28 +125,28 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[32], int32_t steps, 
 }
 
 template <typename T, int kSlices>
-__global__ void __launch_bounds__(kClusterThreads, 1) clustered_kernel(const __grid_constant__ ClusteredArguments p) {
+__global__ void __launch_bounds__(kMostClusterThreads, 1)
+    clustered_kernel(const __grid_constant__ ClusteredArguments p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kOwned = kGroups / kSlices;  // groups
   extern __shared__ char shared_raw[];
-  const uint32_t ring = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
-  const uint32_t received = ring + kClusterStages * kClusterStageBytes;
-  const uint32_t full = received + received_bytes(kSlices), empty = full + 8 * kClusterStages;
+  const uint32_t stages_at = (ptx::shared_address(shared_raw) + 1023) & ~1023u;
+  const uint32_t received = stages_at + kClusterStages * kClusterStageBytes, full = received + received_bytes(kSlices);
+  const Ring ring = {stages_at, kClusterStageBytes, kClusterStages, full, full + 8 * kClusterStages};
 
   ptx::let_next_kernel_start();
-  const int warp = ptx::uniform(threadIdx.x / 32);
-  const bool loads = warp == 4;
-  if (loads) {
+  const int warp = ptx::uniform(threadIdx.x / 32), threads = blockDim.x;
+  if (warp == 4) {
     if (threadIdx.x % 32 == 0) {
       for (int s = 0; s < kClusterStages; ++s) {
-        ptx::mbarrier_init(full + 8 * s, 1);
-        ptx::mbarrier_init(empty + 8 * s, 1);
+        ptx::mbarrier_init(ring.full + 8 * s, p.thin == nullptr ? 1 : 1 + 32);  // TMA, and a warp that carries
+        ptx::mbarrier_init(ring.empty + 8 * s, 1);
       }
       ptx::fence_mbarrier_init();
       ptx::fence_proxy_async();
     }
     __syncwarp();
-    ptx::named_barrier_arrive(kReadyBarrier, kClusterThreads);
+    ptx::named_barrier_arrive(kReadyBarrier, threads);
   } else {
     if (threadIdx.x == 0) {
       if (p.last_slice > 0) {
@@ -140,7 +157,7 @@ __global__ void __launch_bounds__(kClusterThreads, 1) clustered_kernel(const __g
       ptx::prefetch_map(&p.b_last);
     }
     __syncwarp();
-    ptx::named_barrier(kReadyBarrier, kClusterThreads);
+    ptx::named_barrier(kReadyBarrier, threads);
   }
   if constexpr (kSlices > 1) ptx::cluster_arrive_relaxed();
   ptx::wait_for_kernel_before();
@@ -152,16 +169,18 @@ __global__ void __launch_bounds__(kClusterThreads, 1) clustered_kernel(const __g
   const int32_t steps = length <= 0 ? 0 : static_cast<int32_t>((length + kTileK - 1) / kTileK);
 
   float sum[32];
-  if (loads)
-    load_slice(p, row, col, slice, steps, ring, full, empty);
+  if (warp < 4)
+    multiply_slice<T>(sum, steps, ring);
+  else if (warp == 4)
+    load_slice(p, row, col, slice, steps, ring);
   else
-    multiply_slice<T>(sum, steps, ring, full, empty);
+    carry_slice(p, warp - 5, slice, length, steps, ring);
 
   // Element 4j + 2h + e of lane l of warp w is row 16w + l / 4 + 8h, column 8j + 2 (l % 4) + e: what lies outside of the
   // result by whole warps or groups goes nowhere.
   const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   const int64_t rows_left = p.rows - row, cols_left = p.cols - col;
-  const bool holds = !loads && 16 * warp < rows_left;
+  const bool holds = warp < 4 && 16 * warp < rows_left;
   if constexpr (kSlices > 1) {
     ptx::cluster_wait();
     if (holds) {
@@ -255,14 +274,18 @@ cudaError_t launch_clustered(const gpu::ProductPlan &plan, const TiledOperand &a
   arguments.chunk = plan.chunk;
   arguments.tiles_m = static_cast<int32_t>(plan.tiles_m);
   arguments.last_slice = static_cast<int32_t>(last_slice);
+  arguments.thin_is_a = plan.tiles_m == 1;
+  arguments.thin = !plan.carried ? nullptr : arguments.thin_is_a ? a.data : b.data;
+  arguments.thin_pitch = arguments.thin_is_a ? a.pitch : b.pitch;
   arguments.add = target.add;
   arguments.pairs = reinterpret_cast<uintptr_t>(target.data) % 8 == 0 && target.row_stride % 2 == 0;
   const Variant chosen = clustered_variant<T>(plan.split);
   const cudaError_t error = allow_shared(chosen.kernel, chosen.shared_bytes, chosen.devices);
   if (error != cudaSuccess) return error;
   void *pointers[] = {&arguments};
-  return launch(chosen.kernel, dim3(static_cast<unsigned>(plan.blocks)), dim3(kClusterThreads), chosen.shared_bytes,
-                stream, pointers, plan.early, static_cast<unsigned>(plan.split));
+  return launch(chosen.kernel, dim3(static_cast<unsigned>(plan.blocks)),
+                dim3(plan.carried ? kMostClusterThreads : kClusterThreads), chosen.shared_bytes, stream, pointers,
+                plan.early, static_cast<unsigned>(plan.split));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 //
 // A step of B has lines of 64 columns in shared memory, as the products read them. The columns behind the sixteenth hold
 // anything: what is multiplied with them is never stored.
+#include "carry.cuh"
 #include "product_hopper.cuh"
 
 namespace dxdw {
@@ -19,57 +20,16 @@ constexpr int kThinStages = 8, kThinBuffers = 2;
 constexpr int kThinStageBytes = kBytesA + bytes_b(64);
 constexpr int kThinShared = 1024 + kThinStages * (kThinStageBytes + 16) + kConsumers * kThinBuffers * kStagingBytes;
 static_assert(kThinShared <= kMostShared, "a block's shared memory is too large");
-// Warps that load B, each a step in turn. Not more than stages: a parity tells a round of the ring from the next only.
-constexpr int kCarriers = 3;
-static_assert(kCarriers <= kThinStages, "a warp would wait for a stage two rounds ahead");
-// Like carry_columns, not used where the kernel is compiled empty, for other chips.
+constexpr int kCarriers = 3;  // warps that load B
+// Not used where the kernel is compiled empty, for other chips.
 [[maybe_unused]] constexpr int kStepsAhead = 2 * kThinStages;  // that B is asked into the L2 cache
+static_assert(kCarriers <= kThinStages, "a warp would wait for a stage two rounds ahead");
 
 struct ThinArguments {
   Arguments product;  // of it: a_last, b_last, c, last_slice, target, rows, cols, contraction, tiles_m, epilogue
   const char *b;
   int64_t pitch_b;
 };
-
-// Every third step of B, two vectors a row, asked for one turn before they are stored.
-[[maybe_unused]] __device__ __forceinline__ void carry_columns(const ThinArguments &p, int carrier, int32_t steps,
-                                                               uint32_t shared, uint32_t full, uint32_t empty) {
-  constexpr int kVectors = kTileK * 2 / 32;  // of a lane
-  const int lane = threadIdx.x % 32;
-  const int32_t tiles =
-      (p.product.tiles_m - static_cast<int32_t>(blockIdx.x) - 1) / static_cast<int32_t>(gridDim.x) + 1;
-  const int32_t turns = tiles * steps;
-  uint4 vectors[kVectors];
-  const auto ask = [&](int32_t turn) {
-    const int32_t first = turn % steps * kTileK;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const int at = lane + 32 * i;
-      const int32_t k = first + at / 2;
-      vectors[i] = k < p.product.contraction
-                       ? __ldcg(reinterpret_cast<const uint4 *>(p.b + 2 * (int64_t{k} * p.pitch_b + at % 2 * 8)))
-                       : make_uint4(0, 0, 0, 0);
-    }
-  };
-  if (carrier < turns) ask(carrier);
-  for (int32_t turn = carrier; turn < turns; turn += kCarriers) {
-    uint4 now[kVectors];
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) now[i] = vectors[i];
-    if (turn + kCarriers < turns) ask(turn + kCarriers);
-    const int stage = turn % kThinStages;
-    const uint32_t parity = (turn / kThinStages & 1) ^ 1;  // the first round finds every stage free
-    ptx::mbarrier_wait(empty + 8 * stage, parity);
-    const uint32_t to = shared + stage * kThinStageBytes + kBytesA;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const int at = lane + 32 * i;
-      ptx::store_shared(to + swizzled(at / 2, at % 2), now[i]);
-    }
-    ptx::fence_proxy_async();
-    ptx::mbarrier_arrive(full + 8 * stage);
-  }
-}
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 1) thin_kernel(const __grid_constant__ ThinArguments p) {
@@ -121,7 +81,10 @@ __global__ void __launch_bounds__(kThreads, 1) thin_kernel(const __grid_constant
     }
     __syncwarp();
   } else if (warp < 4) {
-    carry_columns(p, warp - 1, steps, shared, full, empty);
+    const int32_t tiles = (p.product.tiles_m - first_tile - 1) / hop + 1;
+    carry_columns<gpu::kThinColumns, kCarriers>({p.b, p.pitch_b, p.product.contraction},
+                                                {shared + kBytesA, kThinStageBytes, kThinStages, full, empty}, warp - 1,
+                                                tiles * steps, steps);
   } else {
     const int consumer = warp / 4 - 1, thread = threadIdx.x % 128;
     Outlet outlet = {staging + consumer * kThinBuffers * kStagingBytes, 1 + consumer, 0};

@@ -458,7 +458,7 @@ bool choose_thin(ProductPlan *p) {
 }
 
 // The slices of a tile as a cluster: as many as were asked for, or as there are places for. It pays where nearly all
-// multiprocessors have a block, and lines are not so short that their number is what costs.
+// multiprocessors have a block, and lines are carried or not so short that their number is what costs.
 bool choose_clustered(ProductPlan *p, const Chip &chip) {
   const Product &w = p->work;
   const int64_t narrow = least(w.c.rows, w.c.cols), multiprocessors = chip.multiprocessors;
@@ -469,10 +469,13 @@ bool choose_clustered(ProductPlan *p, const Chip &chip) {
   const int64_t slices = w.split != 0 ? w.split : forced.clustered > 0 ? forced.clustered : best;
   if (slices > kMostClustered) return false;
   const int64_t blocks = tiles * slices;
+  const bool carried = narrow == kThinColumns;
   const bool pays = slices == best && blocks <= multiprocessors && 10 * blocks >= 9 * multiprocessors &&
-                    narrow >= kClusteredNarrow && w.contraction() >= kClusteredContraction && forced.tile_n == 0;
+                    (carried || narrow >= kClusteredNarrow) && w.contraction() >= kClusteredContraction &&
+                    forced.tile_n == 0;
   if (!decide(forced.clustered, pays)) return false;
   p->clustered = true;
+  p->carried = carried;
   p->split = static_cast<int32_t>(slices);
   set_tiles(p, kClusteredTile, kClusteredTile, 64);
   return true;
@@ -541,7 +544,7 @@ ProductPlan plan_oriented(const Product &product, int32_t function, const Chip &
   p.b = walk_of(w.b.data, size_of(w.b.type), w.b.cols, contraction, w.b.col_stride, w.b.row_stride);
   p.pack_a = p.pack_b = false;
   p.band = 1;
-  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = p.thin = p.clustered = false;
+  p.turned = p.stores_boxes = p.keeps_columns = p.fetch_old = p.fed = p.thin = p.clustered = p.carried = false;
   p.split = 0;
   p.overlap = chip.capability >= 90;
   p.pack_a_pitch = p.pack_b_pitch = 0;

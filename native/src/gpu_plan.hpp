@@ -68,6 +68,7 @@ struct ProductPlan {
   bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
   bool early;          // it is launched to overlap the end of the kernel before it
   bool thin;           // kThinColumns columns and a long contraction: a kernel of their own
+  bool carried;        // of these: warps carry the operand of few columns, which TMA would ask for by short rows
   bool clustered;      // dW of few rows or columns: the slices of a tile are a cluster, and meet in its shared memory
   int32_t split;       // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;

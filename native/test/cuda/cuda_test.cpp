@@ -1063,7 +1063,7 @@ void part_clusters() {
   const int64_t narrow[] = {16, 16, 17, 24, 31, 32, 32, 33, 63, 64}, more[] = {0, 1, 8, 63, 64, 65, 130};
   const int32_t sizes[] = {1, 2};
   const int rounds = reduced ? 1 : 5;
-  int cases = 0, taken[2] = {}, mirrored = 0, swapped = 0;
+  int cases = 0, taken[2] = {}, mirrored = 0, swapped = 0, carried[2] = {};
   for (int64_t depth : depths)
     for (int size = 0; size < 2; ++size)
       for (int i = 0; i < rounds; ++i) {
@@ -1092,6 +1092,7 @@ void part_clusters() {
         CHECK(p.plan.split == sizes[size] && p.plan.workspace_bytes == 0, "%d slices, %s", p.plan.split, p.plan.why);
         ++taken[size];
         mirrored += c.k < c.n;
+        if (std::min(c.k, c.n) == 16) ++carried[c.k < c.n];
         swapped += p.c.strides[0] == 1;
         const std::vector<char> image = p.c.image;
         p.c.image = p.before[2];
@@ -1106,11 +1107,11 @@ void part_clusters() {
         CHECK(strncmp(p.plan.kernel, "hopper_cluster", 14) != 0, "%s", p.plan.kernel);
         CHECK(p.c.image == image, "clusters and %s differ", p.plan.kernel);
       }
-  printf("clusters: %d cases; of 1: %d, of 2: %d; of these few rows %d, column-major %d\n", cases, taken[0], taken[1],
-         mirrored, swapped);
+  printf("clusters: %d cases; of 1: %d, of 2: %d; of these few rows %d, column-major %d, carried rows %d, columns %d\n",
+         cases, taken[0], taken[1], mirrored, swapped, carried[1], carried[0]);
   if (taken[0] == 0) return;  // a chip without the kernel
   for (int count : taken) CHECK(count > 0, "a size of clusters was never taken");
-  CHECK(mirrored > 0 && swapped > 0, "a kind of result was never taken");
+  CHECK(mirrored > 0 && swapped > 0 && carried[0] > 0 && carried[1] > 0, "a kind of result was never taken");
 
   // More clusters than run at once, and rings that go round many times, one behind another on the same operands.
   const int64_t large[][3] = {{700, 9000, 16}, {600, 64, 9000}, {10000, 512, 32}, {12000, 16, 512}};
