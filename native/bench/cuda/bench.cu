@@ -2,7 +2,7 @@
 // in bfloat16 parts, TF32), graphs of small products beside graphs of empty kernels.
 //
 //   dxdw_bench_cuda [--json FILE] [--runs N] [--shapes a,b,...] [--products Y,dX,dW,"dW add"] [--no-cublas] [--sustained]
-//                   [--variants [--only a,b,...]] [--plans N [--seed S]] [--float32 TxKxN,...]
+//                   [--variants [--only a,b,...]] [--plans N [--seed S] [--bands a,b,...]] [--float32 TxKxN,...]
 //
 // Shapes go by name, or are products of bfloat16 as TxKxN; --float32 adds such of float32, each tile of which is timed.
 //
@@ -15,8 +15,9 @@
 // at that time.
 //
 // --variants times what the plan of a product of 16-bit operands could have chosen, beside what it chose;
-// --plans tells of N random products how much longer the planned choice takes than the fastest forced one; --json writes
-// the time of each of these as [columns of a tile, band, keeps, split, milliseconds].
+// --plans tells of N random products how much longer the planned choice takes than the fastest forced one, among the
+// bands of rows given (4 and 8). --json writes ways as [columns of a tile, band, keeps, split, milliseconds]: "ways" as
+// timed first, the plan's own in front, "again" the plan's and the five fastest.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -29,6 +30,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -173,16 +175,22 @@ double time_of(const Arm &arm, const std::function<void()> &call) {
 }
 
 // Alternates the arms, a single launch at a time. Each arm sees each set, and is launched once just before it is timed,
-// so that its code stands in the caches whatever ran before.
-void measure_bursts(std::vector<Arm> *arms, int sets, int rounds) {
-  for (int round = -warm_ups; round < rounds; ++round)
-    for (size_t i = 0; i < arms->size(); ++i) {
+// so that its code stands in the caches whatever ran before. Shuffled, each round has another order: an arm that draws
+// much power leaves the next a lower clock, whichever that is.
+void measure_bursts(std::vector<Arm> *arms, int sets, int rounds, bool shuffled = false) {
+  std::vector<size_t> order(arms->size());
+  std::iota(order.begin(), order.end(), 0);
+  std::minstd_rand random;
+  for (int round = -warm_ups; round < rounds; ++round) {
+    if (shuffled) std::shuffle(order.begin(), order.end(), random);
+    for (const size_t i : order) {
       Arm &arm = (*arms)[i];
       const int set = (round + warm_ups + static_cast<int>(i)) % sets;
       arm.call(set);
       const double milliseconds = time_of(arm, [&] { arm.call(set); });
       if (round >= 0) arm.times.push_back(milliseconds);
     }
+  }
 }
 
 // Alternates the arms, two trains of launches over the sets at a time, of which the second is timed: in the first the
@@ -571,38 +579,53 @@ void bench_products(const Shape &s, Cublas *lt, bool fp32) {
 
 // ---- The plan beside what it could have chosen ----
 
-// One way to run a product of 16-bit operands: all that the plan chooses.
+// One way to run a product of 16-bit operands: all that the plan chooses, forced, and the plan that comes of it.
 struct Way {
   dxdw::gpu::Forced forced;
   int32_t split;
+  dxdw::gpu::ProductPlan plan;
 };
 
-std::vector<Way> ways_of(int function, int64_t t, int64_t k, int64_t n) {
+// Are they the same launches? A band is only seen where there are more rows of tiles.
+bool same(const dxdw::gpu::ProductPlan &a, const dxdw::gpu::ProductPlan &b) {
+  const auto band = [](const dxdw::gpu::ProductPlan &p) { return std::min<int64_t>(p.band, p.tiles_m); };
+  return strcmp(dxdw::gpu::kernel_name(a), dxdw::gpu::kernel_name(b)) == 0 && a.keeps_columns == b.keeps_columns &&
+         a.fetch_old == b.fetch_old && a.split == b.split && a.blocks == b.blocks && band(a) == band(b);
+}
+
+std::vector<Way> forced_ways(int function, int64_t t, int64_t k, int64_t n, const std::vector<int32_t> &bands) {
   std::vector<Way> ways;
   for (int32_t tile : {256, 160, 128, 64})
-    for (int32_t band : {4, 8}) ways.push_back({{tile, band, -1}, 1});
-  // What can't keep its columns is the same as one of the others.
-  ways.push_back({{128, 0, 1}, 1});
-  ways.push_back({{256, 0, 1}, 1});
+    for (int32_t band : bands) ways.push_back({{tile, band, -1}, 1, {}});
+  for (int32_t tile : {256, 128}) ways.push_back({{tile, 0, 1}, 1, {}});
   if (function != DXDW_DW) return ways;
   for (int32_t tile : {256, 128, 64})
     for (int32_t split : {2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96}) {
       const int64_t units = (k + 127) / 128 * ((n + tile - 1) / tile) * split;
       if (units > 400 || t / split < 256 || split * k * n * 4 > int64_t{1} << 26) continue;
-      ways.push_back({{tile}, split});
+      ways.push_back({{tile}, split, {}});
     }
-  for (int32_t split : {2, 4, 8})
-    if (std::min(k, n) <= dxdw::gpu::kClusteredTile) ways.push_back({{0, 0, 0, 0, 0, 0, 0, 0, 0, split}, split});
+  for (int32_t split : {1, 2})
+    if (std::min(k, n) <= dxdw::gpu::kClusteredTile) ways.push_back({{0, 0, 0, 0, 0, 0, 0, 0, 0, split}, split, {}});
   return ways;
 }
 
+dxdw::gpu::Chip chip_of_device() {
+  cudaDeviceProp properties;
+  CUDA(cudaGetDeviceProperties(&properties, 0));
+  return {properties.major * 10 + properties.minor, properties.multiProcessorCount};
+}
+
 // Random products of 16-bit operands: the planned choice over the fastest of all that can be forced. The least of some
-// fifty medians is partly luck, so the fastest three are timed again beside the plan's choice, four times as often, and
-// only these times count.
-void bench_plans(int shapes, uint64_t seed) {
+// twenty medians is partly luck, so the fastest five are timed again beside the plan's choice, four times as often, and
+// only these times count. Ways that come to the same launches are one, and so the plan's may be the fastest itself.
+void bench_plans(int shapes, uint64_t seed, const std::vector<int32_t> &bands) {
+  using dxdw::DType;
+  using dxdw::Matrix;
   constexpr int64_t kMost = int64_t{1} << 27;  // elements of an operand
   void *x = filled(kMost, false, 1), *w = filled(kMost, false, 2), *dy = filled(kMost, false, 3);
   void *out = filled(kMost, true, 4);
+  const dxdw::gpu::Chip chip = chip_of_device();
   dxdw_options options = {};
   options.size = sizeof options;
   options.stream = timer->stream;
@@ -624,15 +647,35 @@ void bench_plans(int shapes, uint64_t seed) {
     const int function = static_cast<int>(below(3));
     int64_t x_shape[] = {t, k}, w_shape[] = {k, n}, dy_shape[] = {t, n};
     const dxdw_tensor tx = matrix(x, x_shape, false), tw = matrix(w, w_shape, false), tdy = matrix(dy, dy_shape, false);
+    const auto bf16 = [](void *data, int64_t rows, int64_t cols) {
+      return Matrix{static_cast<char *>(data), DType::bf16, rows, cols, cols, 1};
+    };
     dxdw_tensor operands[3];
-    if (function == DXDW_Y)
+    dxdw::Product product = {};
+    product.deterministic = true;
+    if (function == DXDW_Y) {
       operands[0] = tx, operands[1] = tw, operands[2] = matrix(out, dy_shape, false);
-    else if (function == DXDW_DX)
+      product.a = bf16(x, t, k), product.b = bf16(w, k, n), product.c = bf16(out, t, n);
+    } else if (function == DXDW_DX) {
       operands[0] = tdy, operands[1] = tw, operands[2] = matrix(out, x_shape, false);
-    else
+      product.a = bf16(dy, t, n), product.b = bf16(w, k, n).transposed(), product.c = bf16(out, t, k);
+    } else {
       operands[0] = tx, operands[1] = tdy, operands[2] = matrix(out, w_shape, true);
-    std::vector<Way> ways = {{{}, function == DXDW_DW ? 0 : 1}};
-    for (const Way &way : ways_of(function, t, k, n)) ways.push_back(way);
+      product.a = bf16(x, t, k).transposed(), product.b = bf16(dy, t, n), product.c = bf16(out, k, n);
+      product.c.type = DType::f32;
+    }
+    // The plan's own way comes first.
+    std::vector<Way> ways;
+    std::vector<Way> wanted = forced_ways(function, t, k, n, bands);
+    wanted.insert(wanted.begin(), Way{{}, function == DXDW_DW ? 0 : 1, {}});
+    for (Way &way : wanted) {
+      product.split = way.split;
+      dxdw::gpu::forced = way.forced;
+      way.plan = dxdw::gpu::plan_product(product, function, chip);
+      dxdw::gpu::forced = {};
+      const auto is_this = [&](const Way &other) { return same(way.plan, other.plan); };
+      if (std::none_of(ways.begin(), ways.end(), is_this)) ways.push_back(way);
+    }
     std::vector<Arm> arms;
     for (const Way &way : ways)
       arms.push_back({"",
@@ -643,47 +686,52 @@ void bench_plans(int shapes, uint64_t seed) {
                         dxdw::gpu::forced = {};
                       },
                       {}});
-    measure_bursts(&arms, 1, runs);
-    std::vector<size_t> order(arms.size() - 1);
-    std::iota(order.begin(), order.end(), 1);
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return arms[a].median() < arms[b].median(); });
-    std::vector<Arm> finalists = {arms[0]};
-    for (size_t i = 0; i < 3 && i < order.size(); ++i) finalists.push_back(arms[order[i]]);
-    for (Arm &arm : finalists) arm.times.clear();
-    measure_bursts(&finalists, 1, 4 * runs);
-    size_t first = 1;
-    for (size_t i = 2; i < finalists.size(); ++i)
+    measure_bursts(&arms, 1, runs, true);
+    std::vector<size_t> order(arms.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return arms[a].median() < arms[b].median(); });
+    order.resize(std::min<size_t>(order.size(), 6));
+    std::vector<Arm> finalists;
+    for (const size_t i : order) finalists.push_back({"", true, arms[i].call, {}});
+    measure_bursts(&finalists, 1, 4 * runs, true);
+    size_t first = 0;
+    for (size_t i = 1; i < finalists.size(); ++i)
       if (finalists[i].median() < finalists[first].median()) first = i;
-    const size_t best = order[first - 1];
     const double planned = finalists[0].median(), fastest = finalists[first].median();
     ratios.push_back(planned / fastest);
-    dxdw_plan plan = {};
-    plan.size = sizeof plan;
-    DXDW(dxdw_explain(function, operands, ways[0].split, 1, &options, &plan));
     const char *name = function == DXDW_Y ? "Y" : function == DXDW_DX ? "dX" : "dW";
     const auto integer = [](int64_t value) { return static_cast<long long>(value); };
-    if (planned > 1.05 * fastest)
-      printf(
-          "  %s %lld, %lld, %lld: plan %.4f ms (%s, split %d), %d columns, band %d, keeps %d, split %d "
-          "%.4f ms: %.3f\n",
-          name, integer(t), integer(k), integer(n), planned, plan.kernel, plan.split, ways[best].forced.tile_n,
-          ways[best].forced.band, ways[best].forced.keeps_columns, ways[best].split, fastest, planned / fastest);
+    const auto print_way = [](const char *before, const dxdw::gpu::ProductPlan &p, double milliseconds) {
+      printf("%s%d columns, band %d%s, split %d: %.4f ms", before, p.tile_n, p.band, p.keeps_columns ? ", kept" : "",
+             p.split, milliseconds);
+    };
+    if (planned > 1.05 * fastest) {
+      printf("  %s %lld, %lld, %lld: %.3f", name, integer(t), integer(k), integer(n), planned / fastest);
+      print_way("; plan ", ways[0].plan, planned);
+      print_way("; best ", ways[order[first]].plan, fastest);
+      printf("\n");
+    }
     if (json == nullptr) continue;
-    fprintf(json,
-            "%s\n  {\"product\": \"%s\", \"t\": %lld, \"k\": %lld, \"n\": %lld, \"planned_ms\": %.5f, \"ways\": [",
+    fprintf(json, "%s\n  {\"product\": \"%s\", \"t\": %lld, \"k\": %lld, \"n\": %lld, \"planned_ms\": %.5f",
             first_line ? "" : ",", name, integer(t), integer(k), integer(n), planned);
-    for (size_t i = 1; i < arms.size(); ++i)
-      fprintf(json, "%s[%d, %d, %d, %d, %.5f]", i == 1 ? "" : ", ", ways[i].forced.tile_n, ways[i].forced.band,
-              ways[i].forced.keeps_columns, ways[i].split, arms[i].median());
+    const auto write_way = [](const char *before, const dxdw::gpu::ProductPlan &p, double milliseconds) {
+      fprintf(json, "%s[%d, %d, %d, %d, %.5f]", before, p.tile_n, p.band, p.keeps_columns, p.split, milliseconds);
+    };
+    fprintf(json, ", \"ways\": [");
+    for (size_t i = 0; i < arms.size(); ++i) write_way(i == 0 ? "" : ", ", ways[i].plan, arms[i].median());
+    fprintf(json, "], \"again\": [");
+    for (size_t i = 0; i < finalists.size(); ++i)
+      write_way(i == 0 ? "" : ", ", ways[order[i]].plan, finalists[i].median());
     fprintf(json, "]}");
     first_line = false;
   }
   std::sort(ratios.begin(), ratios.end());
   const auto at = [&](double share) { return ratios[static_cast<size_t>(share * (ratios.size() - 1))]; };
+  const auto above = ratios.end() - std::upper_bound(ratios.begin(), ratios.end(), 1.05);
   printf(
       "planned over fastest forced choice, %d random products: median %.3f, 90 %% below %.3f, 95 %% below %.3f, most "
-      "%.3f\n",
-      shapes, at(0.5), at(0.9), at(0.95), at(1));
+      "%.3f; %d above 1.05 (%.1f %%)\n",
+      shapes, at(0.5), at(0.9), at(0.95), at(1), static_cast<int>(above), 100.0 * static_cast<double>(above) / shapes);
   for (void *p : {x, w, dy, out}) CUDA(cudaFree(p));
 }
 
@@ -822,6 +870,16 @@ void bench_copy() {
   CUDA(cudaFree(to));
 }
 
+// Of a list between commas.
+std::vector<int32_t> integers(const char *list) {
+  std::vector<int32_t> found;
+  for (char *end; *list != 0; list = *end == ',' ? end + 1 : end) {
+    found.push_back(static_cast<int32_t>(strtol(list, &end, 10)));
+    if (end == list) fprintf(stderr, "no number: %s\n", list), exit(2);
+  }
+  return found;
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
@@ -830,6 +888,7 @@ int main(int count, char **arguments) {
   bool cublas = true;
   int plans = 0;
   uint64_t seed = 12345;
+  std::vector<int32_t> bands = {4, 8};
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     if (argument == "--json" && i + 1 < count)
@@ -848,6 +907,8 @@ int main(int count, char **arguments) {
       plans = atoi(arguments[++i]);
     else if (argument == "--seed" && i + 1 < count)
       seed = strtoull(arguments[++i], nullptr, 10);
+    else if (argument == "--bands" && i + 1 < count)
+      bands = integers(arguments[++i]);
     else if (argument == "--only" && i + 1 < count)
       only = std::string(",") + arguments[++i] + ",";
     else if (argument == "--no-cublas")
@@ -872,7 +933,7 @@ int main(int count, char **arguments) {
   printf("%s; cuBLASLt %zu; medians of %d %s, ms; ratio: best peer over ours\n", dxdw_build_description(),
          cublas ? lt.GetVersion() : 0, runs, sustained ? "trains of launches" : "single launches");
   if (json != nullptr) fprintf(json, "[");
-  if (plans > 0) bench_plans(plans, seed);
+  if (plans > 0) bench_plans(plans, seed, bands);
   const auto is_wanted = [&](const char *name) { return is_listed(wanted, name); };
   bench_copy();
   const Shape shapes[] = {
