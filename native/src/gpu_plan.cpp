@@ -53,6 +53,7 @@ constexpr double kNever = 1e30;                 // cycles of what was forced not
 // From where on the thin kernel is taken.
 constexpr int64_t kThinContraction = 2048, kThinRows = 8192;
 constexpr int64_t kClusteredContraction = 2048, kClusteredNarrow = 33;  // and clusters
+constexpr int64_t kFewTokens = 4096;  // that clusters on half of the chip read sooner than a second kernel starts
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -458,7 +459,8 @@ bool choose_thin(ProductPlan *p) {
 }
 
 // The slices of a tile as a cluster: as many as were asked for, or as there are places for. It pays where nearly all
-// multiprocessors have a block, and lines are carried or not so short that their number is what costs.
+// multiprocessors have a block, of few tokens half of them, and lines are carried or not so short that their number is
+// what costs.
 bool choose_clustered(ProductPlan *p, const Chip &chip) {
   const Product &w = p->work;
   const int64_t narrow = least(w.c.rows, w.c.cols), multiprocessors = chip.multiprocessors;
@@ -470,7 +472,8 @@ bool choose_clustered(ProductPlan *p, const Chip &chip) {
   if (slices > kMostClustered) return false;
   const int64_t blocks = tiles * slices;
   const bool carried = narrow == kThinColumns;
-  const bool pays = slices == best && blocks <= multiprocessors && 10 * blocks >= 9 * multiprocessors &&
+  const int64_t tenths = (w.contraction() <= kFewTokens ? 20 : 10) * blocks / multiprocessors;
+  const bool pays = slices == best && blocks <= multiprocessors && tenths >= 9 &&
                     (carried || narrow >= kClusteredNarrow) && w.contraction() >= kClusteredContraction &&
                     forced.tile_n == 0;
   if (!decide(forced.clustered, pays)) return false;

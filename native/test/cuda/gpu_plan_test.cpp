@@ -267,6 +267,8 @@ void test_clustered() {
           (long long)size.k, gpu::explain(made, kH200).text);
   }
   CHECK(!plan(dw(16384, 4096, 32), 0).clustered, "short lines");
+  CHECK(plan(dw(4096, 2048, 64), 0).clustered && plan(dw(4096, 5120, 16), 0).clustered, "few tokens");
+  CHECK(!plan(dw(4160, 2048, 64), 0).clustered && !plan(dw(4096, 1856, 64), 0).clustered, "more tokens, fewer blocks");
   CHECK(!plan(dw(1024, 4096, 64), 0).clustered, "a short contraction");
   CHECK(plan(dw(16384, 4096, 64, 2), 0).clustered && !plan(dw(16384, 4096, 64, 3), 0).clustered &&
             !plan(dw(16384, 4096, 64, 4), 0).clustered && !plan(dw(16384, 4096, 64, 1), 0).clustered,
