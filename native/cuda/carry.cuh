@@ -1,8 +1,9 @@
-// Steps of k of an operand of few columns, whose contraction is outer, by vectors. TMA would make a request to the L2 cache
-// of each of its short rows, from all blocks at about the same time; vectors take several rows a request. Warps of their
-// own carry them, beside the one that loads the other operand by TMA.
+// Steps of k of an operand of gpu::kThinColumns columns, whose contraction is outer, by vectors. TMA would make a request
+// to the L2 cache of each of its short rows, from all blocks at about the same time; vectors take several rows a request.
+// Warps of their own carry them, beside the one that loads the other operand by TMA.
 #pragma once
 
+#include "gpu_plan.hpp"
 #include "hopper_layout.hpp"
 #include "ptx.cuh"
 
@@ -17,20 +18,20 @@ struct Ring {
   uint32_t full, empty;  // the first stage's barriers; those of the next follow by 8 bytes
 };
 
-struct Rows {
+struct ThinOperand {
   const char *data;
-  int64_t pitch;  // elements
-  int64_t count;  // rows behind them read as 0
+  int64_t pitch;        // elements
+  int64_t contraction;  // k behind it read as 0
 };
 
 // The part of one of kCarriers warps, each of which loads a step in turn: turn t is step t % steps. A stage is full once all
 // lanes of a warp have arrived, beside who loads the other operand. Lines have 64 columns in shared memory, as the products
 // read them. The columns behind the last hold anything: what is multiplied with them must never be stored.
-template <int kColumns, int kCarriers>
-[[maybe_unused]] __device__ __forceinline__ void carry_columns(const Rows &from, const Ring &ring, int carrier,
+template <int kCarriers>
+[[maybe_unused]] __device__ __forceinline__ void carry_columns(const ThinOperand &from, const Ring &ring, int carrier,
                                                                int32_t turns, int32_t steps) {
-  constexpr int kOfRow = kColumns * 2 / 16;       // vectors
-  constexpr int kVectors = kTileK * kOfRow / 32;  // of a lane
+  constexpr int kOfRow = gpu::kThinColumns * 2 / 16;  // vectors
+  constexpr int kVectors = kTileK * kOfRow / 32;      // of a lane
   const int lane = threadIdx.x % 32;
   uint4 vectors[kVectors];
   const auto ask = [&](int32_t turn) {
@@ -39,7 +40,7 @@ template <int kColumns, int kCarriers>
     for (int i = 0; i < kVectors; ++i) {
       const int at = lane + 32 * i;
       const int64_t k = first + at / kOfRow;
-      vectors[i] = k < from.count
+      vectors[i] = k < from.contraction
                        ? __ldcg(reinterpret_cast<const uint4 *>(from.data + 2 * (k * from.pitch + at % kOfRow * 8)))
                        : make_uint4(0, 0, 0, 0);
     }

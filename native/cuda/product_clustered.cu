@@ -90,9 +90,9 @@ struct ClusteredArguments {
 // The same for an operand of few columns: kCarriers warps.
 [[maybe_unused]] __device__ __forceinline__ void carry_slice(const ClusteredArguments &p, int carrier, int32_t slice,
                                                              int64_t length, int32_t steps, const Ring &ring) {
-  const Rows rows = {p.thin + 2 * (slice * p.chunk * p.thin_pitch), p.thin_pitch, length};
+  const ThinOperand thin = {p.thin + 2 * (slice * p.chunk * p.thin_pitch), p.thin_pitch, length};
   const Ring to = {ring.at + (p.thin_is_a ? 0 : kBox), ring.stage_bytes, ring.stages, ring.full, ring.empty};
-  carry_columns<gpu::kThinColumns, kCarriers>(rows, to, carrier, steps, steps);
+  carry_columns<kCarriers>(thin, to, carrier, steps, steps);
   __syncwarp();
 }
 
@@ -148,14 +148,7 @@ __global__ void __launch_bounds__(kMostClusterThreads, 1)
     __syncwarp();
     ptx::named_barrier_arrive(kReadyBarrier, threads);
   } else {
-    if (threadIdx.x == 0) {
-      if (p.last_slice > 0) {
-        ptx::prefetch_map(&p.a);
-        ptx::prefetch_map(&p.b);
-      }
-      ptx::prefetch_map(&p.a_last);
-      ptx::prefetch_map(&p.b_last);
-    }
+    if (threadIdx.x == 0) prefetch_operand_maps(p);
     __syncwarp();
     ptx::named_barrier(kReadyBarrier, threads);
   }

@@ -96,13 +96,17 @@ __device__ __forceinline__ Unit unit_at(const Arguments &p, int32_t index) {
 }
 
 // The maps that a block needs first: by one thread, while another prepares the barriers.
-__device__ __forceinline__ void prefetch_maps(const Arguments &p) {
+template <typename Operands>
+__device__ __forceinline__ void prefetch_operand_maps(const Operands &p) {
   if (p.last_slice > 0) {
     ptx::prefetch_map(&p.a);
     ptx::prefetch_map(&p.b);
   }
   ptx::prefetch_map(&p.a_last);
   ptx::prefetch_map(&p.b_last);
+}
+__device__ __forceinline__ void prefetch_maps(const Arguments &p) {
+  prefetch_operand_maps(p);
   if (p.epilogue != Epilogue::kElements) ptx::prefetch_map(&p.c);
 }
 

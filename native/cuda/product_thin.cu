@@ -82,9 +82,9 @@ __global__ void __launch_bounds__(kThreads, 1) thin_kernel(const __grid_constant
     __syncwarp();
   } else if (warp < 4) {
     const int32_t tiles = (p.product.tiles_m - first_tile - 1) / hop + 1;
-    carry_columns<gpu::kThinColumns, kCarriers>({p.b, p.pitch_b, p.product.contraction},
-                                                {shared + kBytesA, kThinStageBytes, kThinStages, full, empty}, warp - 1,
-                                                tiles * steps, steps);
+    carry_columns<kCarriers>({p.b, p.pitch_b, p.product.contraction},
+                             {shared + kBytesA, kThinStageBytes, kThinStages, full, empty}, warp - 1, tiles * steps,
+                             steps);
   } else {
     const int consumer = warp / 4 - 1, thread = threadIdx.x % 128;
     Outlet outlet = {staging + consumer * kThinBuffers * kStagingBytes, 1 + consumer, 0};

@@ -27,7 +27,7 @@ constexpr int32_t kFedTileM = 128, kFedTileK = 32;
 // Tiles of kTf32 and kBf16x3, and what their packed lines are rounded up to.
 constexpr int32_t kPartsTileM = 128, kPartsTileN = 192, kPartsTileK = 32, kPartsPadding = 64;
 
-// Columns of the results that the thin kernel for 16-bit operands computes.
+// Columns of the results that the thin kernel for 16-bit operands computes, and of operands that clusters carry.
 constexpr int32_t kThinColumns = 16;
 
 // Tiles, in both directions, of dW whose slices are the blocks of a cluster, and the most of these. Larger clusters of
@@ -68,8 +68,8 @@ struct ProductPlan {
   bool fetch_old;      // what will be added to is asked into the L2 cache while a tile is multiplied
   bool early;          // it is launched to overlap the end of the kernel before it
   bool thin;           // kThinColumns columns and a long contraction: a kernel of their own
-  bool carried;        // of these: warps carry the operand of few columns, which TMA would ask for by short rows
   bool clustered;      // dW of few rows or columns: the slices of a tile are a cluster, and meet in its shared memory
+  bool carried;        // of these: warps carry the operand of few columns, which TMA would ask for by short rows
   int32_t split;       // slices; slice s covers [s * chunk, min((s + 1) * chunk, contraction))
   int64_t chunk;
   int64_t tiles_m, tiles_n, tiles;  // of one slice
