@@ -1053,10 +1053,9 @@ void part_thin() {
 }
 
 // dW of few columns or rows by clusters, forced: around the edges of tiles of 64, of steps and the ring of k, slices that
-// are short, rows of every pitch. Guards against sums that
-// are read before they are there, or from another slice's place, and elements that are stored twice, elsewhere or not at
-// all. Whole numbers must be exact, any numbers have the bits of as many slices that go through the workspace. And more
-// clusters than run at once.
+// are short, rows of every pitch. Guards against sums that are read before they are there, or from another slice's place,
+// and elements that are stored twice, elsewhere or not at all. Whole numbers must be exact, any numbers have the bits of
+// as many slices that go through the workspace. And more clusters than run at once.
 void part_clusters() {
   const int64_t depths[] = {2,   3,   5,   7,   8,   9,   15,  16,  17,  63,  64,  65,  127,  128,  129, 200,
                             255, 256, 257, 384, 385, 511, 512, 513, 767, 768, 769, 833, 1000, 1537, 2100};
